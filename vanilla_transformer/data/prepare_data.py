@@ -31,6 +31,7 @@ from .corpus import (
 )
 from .data_arguments import (
     DataArguments,
+    augmentations,
     cleaning_rules,
     corpus_specs,
     held_out_specs,
@@ -59,6 +60,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     """
     specs = corpus_specs(data)
     rules = cleaning_rules(data)
+    changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
     validation, test = load_held_out(data)
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
@@ -73,16 +75,18 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     former: list[SentencePair] = []
     for spec in forgetting:
         former += _read_corpus(spec)
-    return Texts(data, specs, rules, training, validation, test, former, folder)
+    return Texts(data, specs, rules, changes, training, validation, test, former, folder)
 
 
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
     """Read the validation text and the test text of a recipe, maybe none."""
+    specs = validation_specs(data) or held_out_specs(data, "validation")
+    test_specs = held_out_specs(data, "test")
     validation: dict[Direction, list[SentencePair]] = {}
-    for spec in validation_specs(data) or held_out_specs(data, "validation"):
+    for spec in specs:
         validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
     test: list[SentencePair] = []
-    for spec in held_out_specs(data, "test"):
+    for spec in test_specs:
         test += _read_corpus(spec)
     return list(starmap(ValidationSet, validation.items())), test
 
@@ -128,7 +132,7 @@ def tokenize(
     pairs = EncodedPairs(TokenTable(encoded))
     corpus: Corpus = _build_corpus(texts, training, pairs, seed, stages)
     corpus.links = links
-    if data.augment or data.bpe_dropout:
+    if texts.augmentations or data.bpe_dropout:
         from vanilla_transformer.extensions.augmentation import change_corpus
 
         corpus = change_corpus(corpus, texts, tokenizer, seed, limit)

@@ -26,7 +26,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
     find_anywhere,
 )
 
-from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations
+from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS
 from .texts import Texts
 
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
@@ -62,8 +62,7 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another
     rule.
     """
-    if texts.data.augment:
-        add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    add_augmentation_tokens(tokenizer, texts.augmentations)
     known = tokenizer.get_added_vocab()
     tags = [tag for tag in texts.data.source_tags or () if tag not in known]
     if tags:

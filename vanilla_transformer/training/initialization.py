@@ -76,6 +76,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         if options.init_vocabulary == EXTEND:
             changed = extend_tokenizer(tokenizer, texts.sentences(), size)
         add_recipe_tokens(changed, texts)
+    if hash_tokenizer(changed) == hash_tokenizer(tokenizer):
+        return model, changed
     before, after = (
         [*tags.targets, *tags.sources] if tags else []
         for tags in (languages, find_languages(changed))
@@ -88,9 +90,7 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the "
             "recipe."
         )
-    if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
-        model = replace_vocabulary(model, tokenizer, changed)
-    return model, changed
+    return replace_vocabulary(model, tokenizer, changed), changed
 
 
 def _load(name: str | Path) -> InitialModel:

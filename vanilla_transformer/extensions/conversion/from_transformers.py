@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForSeq2SeqLM,
     FSMTForConditionalGeneration,
     FSMTTokenizer,
     M2M100ForConditionalGeneration,
@@ -134,7 +135,6 @@ def load_converted(
         raise UserError(
             f"{name} must be a translation model of type {known}, got type {config.model_type!r}."
         )
-    model_class, _ = _FORMATS[config.model_type]
     load = load_fsmt_tokenizer if config.model_type == "fsmt" else load_tokenizer
     tokenizer = load(name)
     if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {
@@ -144,4 +144,5 @@ def load_converted(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and "
             "encodes sources only."
         )
-    return convert_model(load_pretrained(model_class, name, dtype=torch.float32)), tokenizer
+    original = load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32)
+    return convert_model(original), tokenizer

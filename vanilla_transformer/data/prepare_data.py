@@ -58,11 +58,11 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
+    validation, test = load_held_out(data)
     specs = corpus_specs(data)
     rules = cleaning_rules(data)
     changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
-    validation, test = load_held_out(data)
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     if cache_dir or data.cache_dir:
         folder = Path(cache_dir or data.cache_dir or "")

@@ -106,7 +106,7 @@ def cached_work(
     hyphen and the hash of the content. See [`cached_folder`].
 
     Args:
-        content: JSON values, or hashes, that decide what is written.
+        content: JSON values, or hashes, by which the files differ.
     """
     return cached_folder(cache_dir, f"{kind}-{hash_json(*content)}", write)
 

@@ -19,7 +19,6 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import (
     add_augmentation_tokens,
     extend_tokenizer,
-    special_token_ids,
     train_tokenizer,
 )
 from vanilla_transformer.decoding.constraints import word_continuations
@@ -32,6 +31,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
     with_normalization,
 )
 from vanilla_transformer.training.initialization import replace_vocabulary
+from vanilla_transformer.training.model_creation import special_token_ids
 
 WITHOUT_PACKAGE = Path(__file__).parents[1] / "without_package.py"
 TEXTS = []

@@ -1,19 +1,20 @@
 """Cleaned training text on disk, cached by content."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from vanilla_transformer.files.hashes import cached_folder
+from vanilla_transformer.files.hashes import cached_work, hash_json
 
 from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, pairs_of
 from .cleaning_rules import SAMPLED_PAIRS, CleaningRules, PairRules
@@ -26,7 +27,7 @@ from .readers import (
     open_corpus,
     read_rows,
 )
-from .tokenized_corpus import hash_json, open_arrow_files
+from .tokenized_corpus import open_arrow_files
 
 _FORMAT = 3  # of the cached text; another number invalidates all older entries
 _SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
@@ -67,23 +68,27 @@ def load_cached_texts(
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         contents = [content_key(corpus) for corpus in corpora]
         rules_on_text = [corpus_rules.on_text for corpus_rules in rules]
-        key = hash_json(_FORMAT, contents, rules_on_text)
         write = partial(_write_texts, corpora=corpora, rules=rules)
-        folder = cached_folder(cache_dir, f"texts-{key}", write)
-    return load_folder(folder, key)
+        content = (_FORMAT, contents, rules_on_text)
+        return cache_texts(cache_dir, content, write)
 
 
-def load_folder(folder: Path, key: str) -> CachedTexts:
-    """Load a folder of the cache with text and its report."""
+def cache_texts(
+    cache_dir: Path, content: Sequence[Any], write: Callable[[Path], None]
+) -> CachedTexts:
+    """Load the text and its report that `write` makes of a content; write them only if the cache
+    does not hold them.
+    """
+    folder = cached_work(cache_dir, "texts", content, write)
     text = (folder / _REPORT_FILE).read_text(encoding="utf-8")
     report = CleaningReport.from_dict(json.loads(text))
-    return CachedTexts(open_arrow_files(folder), report, key)
+    return CachedTexts(open_arrow_files(folder), report, hash_json(*content))
 
 
 def write_texts(
     folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport
 ) -> None:
-    """Write the rows of texts where `kept` is True, and their report, for `load_folder`."""
+    """Write the rows of texts where `kept` is True, and their report, for [`cache_texts`]."""
     with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
         first = 0
         for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):

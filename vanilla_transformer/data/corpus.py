@@ -5,9 +5,11 @@ says.
 them end, so it cannot yield each pair exactly `weight` times per epoch.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -16,11 +18,16 @@ import pyarrow as pa
 import pyarrow.compute
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import cached_work
 
+from .cached_texts import CachedTexts
 from .cleaning import EXAMPLES, CleaningReport, abbreviate
 from .cleaning_rules import CleaningRules
 from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs, TokenLinks
+
+_FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
+_OVERLAP_FILE = "report.json"
 
 
 @dataclass
@@ -68,6 +75,22 @@ def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> 
         both=sum(pair in training_pairs for pair in held_out),
         examples=[[abbreviate(pair.source), abbreviate(pair.target)] for pair in seen[:EXAMPLES]],
     )
+
+
+def count_overlap_cached(
+    texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path
+) -> Overlap:
+    """Count how much of the held-out text the training text contains, or return the cached
+    count.
+    """
+
+    def write(folder: Path) -> None:
+        overlap = count_overlap(texts.dataset, held_out)
+        (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(overlap)), encoding="utf-8")
+
+    folder = cached_work(cache_dir, "overlap", (_FORMAT, texts.key, held_out), write)
+    report = (folder / _OVERLAP_FILE).read_text(encoding="utf-8")
+    return Overlap(**json.loads(report))
 
 
 class Corpus(ABC):

@@ -347,16 +347,6 @@ def named_files(data: DataArguments) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def tagged_sides(data: DataArguments) -> str:
-    """Return `language_tags` of a recipe, or its default: target tags where corpora have several
-    target languages.
-    """
-    if data.language_tags is not None:
-        return data.language_tags
-    targets = {spec.direction.target for spec in corpus_specs(data)}
-    return TARGET_TAGS if len(targets) > 1 else NO_TAGS
-
-
 def stages(data: DataArguments, max_steps: int) -> Stages:
     """Return the stages of a recipe, whose training has `max_steps` steps."""
     if data.stages is None:

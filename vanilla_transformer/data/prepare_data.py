@@ -4,10 +4,7 @@
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
-import json
-from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -16,7 +13,7 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.files.hashes import cached_folder
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
@@ -27,13 +24,14 @@ from .corpus import (
     Overlap,
     TokenizedCorpus,
     corpus_numbers,
-    count_overlap,
+    count_overlap_cached,
     drop_by_length,
     share_weights,
     temperature_weights,
 )
 from .data_arguments import (
     DataArguments,
+    augmentations,
     cleaning_rules,
     corpus_specs,
     held_out_specs,
@@ -47,13 +45,10 @@ from .tokenized_corpus import (
     TokenLinks,
     TokenTable,
     encode_texts_cached,
-    hash_json,
-    hash_tokenizer,
 )
+from .tokenizer_training import hash_tokenizer
 
 REPORT_FILE = "corpus.json"
-_FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
-_OVERLAP_FILE = "report.json"
 
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
@@ -66,6 +61,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     validation, test = load_held_out(data)
     specs = corpus_specs(data)
     rules = cleaning_rules(data)
+    changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     if cache_dir or data.cache_dir:
@@ -79,16 +75,18 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     former: list[SentencePair] = []
     for spec in forgetting:
         former += _read_corpus(spec)
-    return Texts(data, specs, rules, training, validation, test, former, folder)
+    return Texts(data, specs, rules, changes, training, validation, test, former, folder)
 
 
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
     """Read the validation text and the test text of a recipe, maybe none."""
+    specs = validation_specs(data) or held_out_specs(data, "validation")
+    test_specs = held_out_specs(data, "test")
     validation: dict[Direction, list[SentencePair]] = {}
-    for spec in validation_specs(data) or held_out_specs(data, "validation"):
+    for spec in specs:
         validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
     test: list[SentencePair] = []
-    for spec in held_out_specs(data, "test"):
+    for spec in test_specs:
         test += _read_corpus(spec)
     return list(starmap(ValidationSet, validation.items())), test
 
@@ -116,20 +114,25 @@ def tokenize(
         tokens = [languages.tokens(spec.direction) for spec in texts.specs]
     longest = max((len(direction_tokens.source) for direction_tokens in tokens), default=0)
     limit = data.max_tokens - longest
-    training = texts.training
+    training, key = texts.training, hash_tokenizer(tokenizer)
     links: TokenLinks | None = None
+    if data.train_alignments is not None and languages is not None:
+        raise UserError(
+            "`train_alignments` must be given for a model without language tags, got one that has "
+            "them: links count the tokens of the text, which tags precede. Leave it out of the "
+            "recipe."
+        )
     if data.train_alignments is not None:
         from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 
-        links = load_alignments(texts, tokenizer)
-    key = hash_tokenizer(tokenizer)
+        links = load_alignments(texts, tokenizer, key)
     encoded = encode_texts_cached(training.dataset, training.key, encode, key, texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     pairs = EncodedPairs(TokenTable(encoded))
     corpus: Corpus = _build_corpus(texts, training, pairs, seed, stages)
     corpus.links = links
-    if data.augment or data.bpe_dropout:
+    if texts.augmentations or data.bpe_dropout:
         from vanilla_transformer.extensions.augmentation import change_corpus
 
         corpus = change_corpus(corpus, texts, tokenizer, seed, limit)
@@ -147,7 +150,7 @@ def _build_corpus(
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps: dict[str, Overlap] = {}
     for name, held_out in texts.held_out.items():
-        overlaps[name] = _count_overlap(training, held_out, texts.cache_dir)
+        overlaps[name] = count_overlap_cached(training, held_out, texts.cache_dir)
     specs, temperature = texts.specs, texts.data.sampling_temperature
     numbers = corpus_numbers(training.dataset, pairs)
     counts = np.bincount(numbers, minlength=len(specs)).tolist()
@@ -165,20 +168,3 @@ def _build_corpus(
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:
     with open_corpus(spec) as corpus:
         return [*clean_text(spec, read_rows(corpus), None, CleaningReport())]
-
-
-def _count_overlap(
-    texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path
-) -> Overlap:
-    """Count how much of the held-out text the training text contains, or return the cached
-    count.
-    """
-
-    def write(folder: Path) -> None:
-        overlap = count_overlap(texts.dataset, held_out)
-        (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(overlap)), encoding="utf-8")
-
-    key = hash_json(_FORMAT, texts.key, held_out)
-    folder = cached_folder(cache_dir, f"overlap-{key}", write)
-    report = (folder / _OVERLAP_FILE).read_text(encoding="utf-8")
-    return Overlap(**json.loads(report))

@@ -32,6 +32,7 @@ class Texts:
 
     Attributes:
         specs, rules: The corpora of the training text, and how each is cleaned.
+        augmentations: The shares of training pairs that get each change.
         training: The training text, cleaned by the rules that need no tokens.
         validation_sets: Held-out pairs by their direction, maybe none.
         test: Held-out pairs, maybe none.
@@ -42,6 +43,7 @@ class Texts:
     data: DataArguments
     specs: list[CorpusSpec]
     rules: list[CleaningRules]
+    augmentations: dict[str, float]
     training: CachedTexts
     validation_sets: Sequence[ValidationSet]
     test: Sequence[SentencePair]

@@ -2,14 +2,11 @@
 cores.
 """
 
-import hashlib
-import json
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import datasets
 import numpy as np
@@ -17,7 +14,7 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.files.hashes import cached_work, hash_json
 from vanilla_transformer.loading.model_folders import mapping
 from vanilla_transformer.machine.cores import usable_cores
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
@@ -332,9 +329,8 @@ def encode_texts_cached(
         encode_batch = partial(encode_sides, encode=encode)
         encode_texts(texts, encode_batch, file=folder / "encoded.arrow")
 
-    key = hash_json(_FORMAT, texts_key, encode_key)
-    folder = cached_folder(cache_dir, f"encoded-{key}", write)
-    return open_arrow_files(folder)
+    content = (_FORMAT, texts_key, encode_key)
+    return open_arrow_files(cached_work(cache_dir, "encoded", content, write))
 
 
 def open_arrow_files(folder: Path) -> datasets.Dataset:
@@ -343,28 +339,3 @@ def open_arrow_files(folder: Path) -> datasets.Dataset:
     with mapping(folder):
         parts = [datasets.Dataset.from_file(str(path)) for path in paths]
         return datasets.concatenate_datasets(parts)
-
-
-def hash_json(*values: Any) -> str:
-    """Return a hash of JSON values; equal values have equal hashes in every process."""
-    text = json.dumps(values, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a hash that two tokenizers share only if they give the same token ids."""
-    symbol = tokenizer.eos_token_id
-    if not tokenizer.is_fast:
-        with tempfile.TemporaryDirectory() as folder:
-            tokenizer.save_pretrained(folder)
-            files = sorted(Path(folder).iterdir())
-            names = [path.name for path in files]
-            return hash_json(symbol, names, [*map(hash_file, files)])
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    # Padding and truncation are settings of the last call, not of the tokenizer.
-    state.pop("padding", None)
-    state.pop("truncation", None)
-    target_language = getattr(tokenizer, "tgt_lang", None)
-    if target_language is None:
-        return hash_json(symbol, state)
-    return hash_json(symbol, state, target_language)

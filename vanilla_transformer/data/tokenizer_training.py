@@ -3,6 +3,7 @@ one.
 """
 
 import json
+import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.files.hashes import cached_work, hash_file, hash_json
 from vanilla_transformer.loading.model_names import check_hub, check_local_model, reporting_panics
 from vanilla_transformer.text.inline_terms import TERM_TOKENS
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
@@ -25,9 +26,8 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
     find_anywhere,
 )
 
-from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
+from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS
 from .texts import Texts
-from .tokenized_corpus import hash_json, hash_tokenizer
 
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
 
@@ -62,18 +62,21 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another
     rule.
     """
-    if texts.data.augment:
-        add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    add_augmentation_tokens(tokenizer, texts.augmentations)
     known = tokenizer.get_added_vocab()
     tags = [tag for tag in texts.data.source_tags or () if tag not in known]
     if tags:
         _add_special_tokens(tokenizer, tags)
-    languages, sides = find_languages(tokenizer), tagged_sides(texts.data)
-    if languages is not None and texts.data.language_tags is None:
+    languages = find_languages(tokenizer)
+    sides: str | None = texts.data.language_tags
+    directions = [spec.direction for spec in texts.specs]
+    if sides is None and languages is not None:
         if languages.is_forced:
             return
         sides = BOTH_TAGS if languages.sources else TARGET_TAGS
-    directions = [spec.direction for spec in texts.specs]
+    elif sides is None:
+        targets = {direction.target for direction in directions}
+        sides = TARGET_TAGS if len(targets) > 1 else NO_TAGS
     if sides != NO_TAGS:
         add_language_tags(tokenizer, directions, with_sources=sides == BOTH_TAGS)
     elif languages is None:
@@ -114,6 +117,25 @@ def hash_data(texts: Texts) -> dict[str, str]:
     return hashes
 
 
+def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a hash that two tokenizers share only if they give the same token ids."""
+    symbol = tokenizer.eos_token_id
+    if not tokenizer.is_fast:
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save_pretrained(folder)
+            files = sorted(Path(folder).iterdir())
+            names = [path.name for path in files]
+            return hash_json(symbol, names, [*map(hash_file, files)])
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    # Padding and truncation are settings of the last call, not of the tokenizer.
+    state.pop("padding", None)
+    state.pop("truncation", None)
+    target_language = getattr(tokenizer, "tgt_lang", None)
+    if target_language is None:
+        return hash_json(symbol, state)
+    return hash_json(symbol, state, target_language)
+
+
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         check_local_model(name)
@@ -144,12 +166,12 @@ def _train_cached(texts: Texts) -> Path:
         "normalization": data.normalization,
     }
     versions = [tokenizers.__version__, version("sentencepiece")]
-    key = hash_json(_FORMAT, versions, texts.training.key, options)
 
     def write(folder: Path) -> None:
         train_tokenizer(texts.sentences(), **options).save_pretrained(folder)
 
-    return cached_folder(texts.cache_dir, f"tokenizer-{key}", write)
+    content = (_FORMAT, versions, texts.training.key, options)
+    return cached_work(texts.cache_dir, "tokenizer", content, write)
 
 
 def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -165,23 +187,6 @@ def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
             "each the same text, or train a tokenizer first, with train-tokenizer, and name it by "
             "--tokenizer."
         )
-
-
-def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:
-    """
-    Return the special tokens for a configuration.
-
-    The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in
-    Marian).
-    """
-    padding, begin = tokenizer.pad_token_id, tokenizer.bos_token_id
-    start = padding if begin is None else begin
-    return {
-        "pad_token_id": padding,
-        "bos_token_id": begin,
-        "eos_token_id": tokenizer.eos_token_id,
-        "decoder_start_token_id": start,
-    }
 
 
 # Of two planes of Unicode for private use: one character for each entry of the vocabulary

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,12 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_json(*values: Any) -> str:
+    """Return a hash of JSON values; equal values have equal hashes in every process."""
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write_hashes(folder: Path) -> None:
@@ -91,6 +97,18 @@ def refuse_damage(folder: Path) -> None:
             "there"
         )
         raise UserFileError(f"In {folder}, {damage}. {hint}.")
+
+
+def cached_work(
+    cache_dir: str | Path, kind: str, content: Sequence[Any], write: Callable[[Path], None]
+) -> Path:
+    """Return the folder of a cache with what `write` makes of a content. Its name is `kind`, a
+    hyphen and the hash of the content. See [`cached_folder`].
+
+    Args:
+        content: JSON values, or hashes, by which the files differ.
+    """
+    return cached_folder(cache_dir, f"{kind}-{hash_json(*content)}", write)
 
 
 def cached_folder(

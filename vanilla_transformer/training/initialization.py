@@ -14,12 +14,11 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.texts import Texts
-from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import (
     add_recipe_tokens,
     extend_tokenizer,
+    hash_tokenizer,
     load_or_train_tokenizer,
-    special_token_ids,
 )
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
@@ -29,6 +28,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from vanilla_transformer.text.languages import find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
+from .model_creation import special_token_ids
 from .run_arguments import EXTEND, KEEP, REPLACE, Recipe
 
 # A model to start from, and its tokenizer.
@@ -76,6 +76,8 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         if options.init_vocabulary == EXTEND:
             changed = extend_tokenizer(tokenizer, texts.sentences(), size)
         add_recipe_tokens(changed, texts)
+    if hash_tokenizer(changed) == hash_tokenizer(tokenizer):
+        return model, changed
     before, after = (
         [*tags.targets, *tags.sources] if tags else []
         for tags in (languages, find_languages(changed))
@@ -88,19 +90,18 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the "
             "recipe."
         )
-    if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
-        model = replace_vocabulary(model, tokenizer, changed)
-    return model, changed
+    return replace_vocabulary(model, tokenizer, changed), changed
 
 
 def _load(name: str | Path) -> InitialModel:
     """Load a model in float32 and its tokenizer: one of this package, or one that is converted."""
-    if isinstance(load_config(name), VanillaTransformerConfig):
+    config = load_config(name)
+    if isinstance(config, VanillaTransformerConfig):
         model = load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32)
         return model, load_tokenizer(name)
     from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 
-    return load_converted(name)
+    return load_converted(name, config)
 
 
 def keep_layers(

@@ -148,8 +148,6 @@ def _create_random_model(
     model_class: ModelClass | None,
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
-    from vanilla_transformer.data.tokenizer_training import special_token_ids
-
     fields: dict[str, Any] = {**vars(recipe.model)} | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     # Before the model is allocated; FSDP divides the state by the number of processes.
@@ -211,3 +209,20 @@ def replace_dropout(model: nn.Module) -> None:
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, CPUDropout(child.p).train(child.training))
+
+
+def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:
+    """
+    Return the special tokens for a configuration.
+
+    The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in
+    Marian).
+    """
+    padding, begin = tokenizer.pad_token_id, tokenizer.bos_token_id
+    start = padding if begin is None else begin
+    return {
+        "pad_token_id": padding,
+        "bos_token_id": begin,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": start,
+    }

@@ -6,8 +6,8 @@ Every mistake is a `ValueError` that names it.
 """
 
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -172,10 +172,7 @@ def parse_recipe_with(
     notes = f"recipes:\n{format_table(describe_recipes())}"
     flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
     name = flags.pop("recipe", None)
-    path = None if name is None else find_recipe(name)
-    content = {} if path is None else read_recipe(path)
-    with Reasons(str(path), partial(_find_key_lines, path, flags, sections)) as reasons:
-        values = _flatten_known(content, sections, reasons)
+    with reading_recipe(name, flags, sections) as (values, reasons):
         for keys, origin in ((values, "in the recipe"), (flags, "as flags")):
             if keys.keys() >= {*BATCH_SIZES}:
                 reasons.add(
@@ -192,7 +189,7 @@ def parse_recipe_with(
         values = {key: value for key, value in values.items() if key not in replaced}
         values = complete(values | flags)
         schemas = [part for parts in sections.values() for part in parts]
-        parsed, refused = _parse_sections(schemas, values, reasons)
+        parsed, refused = parse_sections(schemas, values, reasons)
         by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
         sections_of_recipe = {
             by_name[part]: section for part, section in parsed.items() if part in by_name
@@ -206,25 +203,55 @@ def parse_recipe_with(
             from .launcher import add_launcher  # which imports torch
 
             recipe = add_launcher(recipe)
-        try:
+        with reasons.collect(refused=refused):
             check_recipe(recipe)
-        except UserError as error:
-            for mistake in mistakes_of(error):
-                # A rule about a key that is refused would judge its default.
-                if not refused & {*re.findall(r"`(\w+)", str(mistake))}:
-                    reasons.take(mistake)
     check_pipes([*filter(None, [name]), *named_files(recipe.data)])
     return recipe, next((parsed[part] for part in further.values()), None)
 
 
-def _parse_sections(
+@contextmanager
+def reading_recipe(
+    name: str | None,
+    flags: Collection[str],
+    sections: Mapping[str, tuple[type[Schema], ...]] = SECTIONS,
+    keeps_null: bool = False,
+) -> Iterator[tuple[dict[str, Any], Reasons]]:
+    """Give the known keys and values of a recipe, and refuse at the end of the block with all
+    mistakes, each with its line.
+
+    Numbers are text, as in flags; null is as if it were not there.
+
+    Args:
+        name: The recipe, if there is one.
+        flags: The keys that flags override.
+        sections: The schemas whose fields are the keys, by section.
+        keeps_null: Whether the values have null as None, instead.
+    """
+    path = None if name is None else find_recipe(name)
+    content = {} if path is None else read_recipe(path)
+    section_of = dict[str, str]()
+    for section, parts in sections.items():
+        for part in parts:
+            section_of |= dict.fromkeys(part.model_fields, section)
+    with Reasons(str(path), partial(_find_key_lines, path, flags, sections)) as reasons:
+        recipe = flatten_sections(content, section_of, reasons)
+        with reasons.collect():
+            check_names(recipe, section_of, "recipe key")
+        values = dict[str, Any]()
+        for key, value in recipe.items():
+            if key in section_of and (value is not None or keeps_null):
+                values[key] = value if isinstance(value, list | dict | None) else str(value)
+        yield values, reasons
+
+
+def parse_sections(
     schemas: Sequence[type[Schema]], values: Mapping[str, Any], reasons: Reasons
 ) -> tuple[dict[type[Any], Any], set[str]]:
     """Return the sections of a recipe, and the keys whose wrong values were left out."""
     parsed = dict[type[Any], Any]()
     refused = set[str]()
     for schema in schemas:
-        section = select(schema, values)
+        section = {name: values[name] for name in schema.model_fields if name in values}
         try:
             parsed[schema] = schema(**section)
         except UserError as error:
@@ -234,44 +261,3 @@ def _parse_sections(
             rest = {key: value for key, value in section.items() if key not in wrong}
             parsed[schema] = schema(**rest)
     return parsed, refused
-
-
-def select(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the fields of a schema."""
-    return {name: values[name] for name in schema.model_fields if name in values}
-
-
-def read_keys(
-    name: str, sections: Mapping[str, tuple[type[Schema], ...]] = SECTIONS, keeps_null: bool = False
-) -> dict[str, Any]:
-    """Return the keys and values of a recipe. Numbers are text, as in flags; null is as if it were
-    not there.
-
-    Args:
-        sections: The schemas whose fields are the keys, by section.
-        keeps_null: Whether the values have null as None, instead.
-    """
-    with Reasons() as reasons:
-        values = _flatten_known(read_recipe(find_recipe(name)), sections, reasons, keeps_null)
-    return values
-
-
-def _flatten_known(
-    content: Mapping[str, Any],
-    sections: Mapping[str, tuple[type[Schema], ...]],
-    reasons: Reasons,
-    keeps_null: bool = False,
-) -> dict[str, Any]:
-    """Return the known keys and their values, see [`read_keys`]."""
-    section_of = dict[str, str]()
-    for section, parts in sections.items():
-        for part in parts:
-            section_of |= dict.fromkeys(part.model_fields, section)
-    recipe = flatten_sections(content, section_of, reasons)
-    with reasons.collect():
-        check_names(recipe, section_of, "recipe key")
-    values = dict[str, Any]()
-    for key, value in recipe.items():
-        if key in section_of and (value is not None or keeps_null):
-            values[key] = value if isinstance(value, list | dict | None) else str(value)
-    return values

@@ -7,7 +7,8 @@ pageable memory, makes Python wait until the GPU has caught up. Here the host wa
 [`HostCopy.wait`] only.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -60,17 +61,23 @@ class Reasons:
         return bool(self._errors)
 
     @contextmanager
-    def collect(self, *key: str | int, prefix: str = "") -> Iterator[None]:
+    def collect(
+        self, *key: str | int, prefix: str = "", refused: Collection[str] = ()
+    ) -> Iterator[None]:
         """Collect the reasons of an error in a block, and continue after it.
 
         Args:
             key: The place that the block reads.
             prefix: Text before each reason.
+            refused: Keys whose values are refused. A reason that names one is left out, since it
+                would judge the default.
         """
         try:
             yield
         except UserError as error:
-            self.take(error, *key, prefix=prefix)
+            for mistake in mistakes_of(error):
+                if not {*refused} & {*re.findall(r"`(\w+)", str(mistake))}:
+                    self.take(mistake, *key, prefix=prefix)
 
     def add(self, reason: str, *key: str | int) -> None:
         """Add a reason, with the key of the mistake."""

@@ -8,7 +8,6 @@ from functools import partial
 import datasets
 import numpy as np
 import pytest
-from transformers import PreTrainedTokenizer
 
 from tests.m2m_100_models import build_nllb_tokenizer
 from vanilla_transformer.data.readers import SentencePair
@@ -19,11 +18,9 @@ from vanilla_transformer.data.tokenized_corpus import (
     encode_sides,
     encode_texts,
     encode_texts_cached,
-    hash_json,
-    hash_tokenizer,
     open_arrow_files,
 )
-from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
@@ -105,51 +102,6 @@ def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path)
     encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path)
     assert len(calls) == 6
-
-
-def test_hash_tokenizer_ignores_padding_and_truncation(tiny_tokenizer):
-    key = hash_tokenizer(tiny_tokenizer)
-    tiny_tokenizer(["a", "a b"], padding=True, truncation=True, max_length=2)
-    assert hash_tokenizer(tiny_tokenizer) == key
-    other = train_tokenizer(["a b c"], vocab_size=260)
-    assert hash_tokenizer(other) != key
-
-
-class Letters(PreTrainedTokenizer):
-    """A tokenizer in Python, as some of transformers still are."""
-
-    def __init__(self, letters="ab", **options):
-        self.letters = letters
-        super().__init__(eos_token="</s>", letters=letters, **options)
-
-    @property
-    def vocab_size(self):
-        return len(self.letters)
-
-    def get_vocab(self):
-        numbers = {letter: number for number, letter in enumerate(self.letters)}
-        return numbers | self.added_tokens_encoder
-
-    def _tokenize(self, text):
-        return list(text)
-
-    def save_vocabulary(self, save_directory, filename_prefix=None):
-        path = f"{save_directory}/letters.txt"
-        with open(path, "w") as file:
-            file.write(self.letters)
-        return (path,)
-
-
-def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
-    key = hash_tokenizer(Letters("ab"))
-    assert hash_tokenizer(Letters("ab")) == key
-    assert hash_tokenizer(Letters("abc")) != key
-
-
-def test_hash_json_ignores_the_order_of_keys():
-    key = hash_json({"a": 1, "b": [None]})
-    assert hash_json({"b": [None], "a": 1}) == key
-    assert hash_json({"a": 1, "b": []}) != key
 
 
 def test_encode_pairs_marks_each_side_with_its_language():

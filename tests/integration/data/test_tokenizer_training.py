@@ -3,14 +3,18 @@
 import json
 
 import pytest
+from transformers import PreTrainedTokenizer
 
 from tests.processes import Forked
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
-from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
-from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.data.tokenizer_training import (
+    hash_tokenizer,
+    load_or_train_tokenizer,
+    train_tokenizer,
+)
 from vanilla_transformer.text.languages import Direction, find_direction
 
 
@@ -91,7 +95,7 @@ PROCESS = """
 import json, sys, torch
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
-from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
@@ -117,3 +121,42 @@ def test_load_or_train_tokenizer_is_shared_by_processes(recipe, tmp_path):
         "All processes must have one tokenizer, got 2 different ones."
     )
     assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 2
+
+
+def test_hash_tokenizer_ignores_padding_and_truncation(tiny_tokenizer):
+    key = hash_tokenizer(tiny_tokenizer)
+    tiny_tokenizer(["a", "a b"], padding=True, truncation=True, max_length=2)
+    assert hash_tokenizer(tiny_tokenizer) == key
+    other = train_tokenizer(["a b c"], vocab_size=260)
+    assert hash_tokenizer(other) != key
+
+
+class Letters(PreTrainedTokenizer):
+    """A tokenizer in Python, as some of transformers still are."""
+
+    def __init__(self, letters="ab", **options):
+        self.letters = letters
+        super().__init__(eos_token="</s>", letters=letters, **options)
+
+    @property
+    def vocab_size(self):
+        return len(self.letters)
+
+    def get_vocab(self):
+        numbers = {letter: number for number, letter in enumerate(self.letters)}
+        return numbers | self.added_tokens_encoder
+
+    def _tokenize(self, text):
+        return list(text)
+
+    def save_vocabulary(self, save_directory, filename_prefix=None):
+        path = f"{save_directory}/letters.txt"
+        with open(path, "w") as file:
+            file.write(self.letters)
+        return (path,)
+
+
+def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
+    key = hash_tokenizer(Letters("ab"))
+    assert hash_tokenizer(Letters("ab")) == key
+    assert hash_tokenizer(Letters("abc")) != key

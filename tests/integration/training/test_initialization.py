@@ -21,7 +21,8 @@ from tests.tiny_runs import (
     kill_at_step,
     no_scores,
 )
-from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
+from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.loading.model_folders import save_model_folder
@@ -202,4 +203,4 @@ def test_load_converted_refuses_other_models(tmp_path, tiny_tokenizer):
     save_model_folder(tiny_causal_lm(), tiny_tokenizer, tmp_path)
     message = "must be a translation model of type vanilla_transformer, marian, fsmt"
     with pytest.raises(ValueError, match=message):
-        load_converted(tmp_path)
+        load_converted(tmp_path, load_config(tmp_path))

@@ -22,7 +22,14 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.files.atomic import atomic_folder, recover_folders, write_text_atomically
-from vanilla_transformer.files.hashes import cached_folder, find_damage, update_json, write_hashes
+from vanilla_transformer.files.hashes import (
+    cached_folder,
+    cached_work,
+    find_damage,
+    hash_json,
+    update_json,
+    write_hashes,
+)
 from vanilla_transformer.files.model_folders import HASHES_FILE, has_weights
 from vanilla_transformer.files.outputs import check_output_dir_is_empty, lock_folder
 from vanilla_transformer.loading.model_folders import save_model_folder
@@ -446,6 +453,21 @@ def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
     assert text == "first textsecond text"
     assert find_damage(folder) is None
     assert "is damaged" in caplog.text
+
+
+def test_hash_json_ignores_the_order_of_keys():
+    key = hash_json({"a": 1, "b": [None]})
+    assert hash_json({"b": [None], "a": 1}) == key
+    assert hash_json({"a": 1, "b": []}) != key
+
+
+def test_cached_work_is_made_once_for_a_content(tmp_path):
+    made = []
+    for content in ((1, "a"), (1, "a"), (2, "a")):
+        made.append(cached_work(tmp_path, "entry", content, write_entry))
+    first, again, other = made
+    assert first == again == tmp_path / f"entry-{hash_json(1, 'a')}"
+    assert other != first and (other / "a").is_file()
 
 
 def test_cached_folder_replaces_file_of_its_name(tmp_path):

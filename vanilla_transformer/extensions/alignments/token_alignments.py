@@ -25,14 +25,11 @@ from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,
-    hash_json,
-    hash_tokenizer,
     open_arrow_files,
 )
 from vanilla_transformer.decoding.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.hashes import cached_folder, hash_file
-from vanilla_transformer.text.languages import find_languages
+from vanilla_transformer.files.hashes import cached_work, hash_file
 from vanilla_transformer.text.units import Span
 
 from .word_alignments import align_lexically, parse_alignment
@@ -42,22 +39,20 @@ _FORMAT = 2  # of the cached files; another number invalidates all older entries
 _SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int32()))])
 
 
-def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLinks:
+def load_alignments(
+    texts: Texts, tokenizer: PreTrainedTokenizerBase, tokenizer_key: str
+) -> TokenLinks:
     """Return the alignments of the training text of a recipe with `train_alignments`. They are
     cached by content.
 
     With `AGREEMENT`, [`align_lexically`] finds them.
+
+    Args:
+        tokenizer_key: The hash of the tokenizer.
     """
     path = texts.data.train_alignments
     assert path is not None
-    if find_languages(tokenizer) is not None:
-        raise UserError(
-            "`train_alignments` must be given for a model without language tags, got one that has "
-            "them: links count the tokens of the text, which tags precede. Leave it out of the "
-            "recipe."
-        )
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
-    key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
 
     def write(folder: Path) -> None:
         if path == AGREEMENT:
@@ -75,8 +70,8 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
                 ]
                 file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
-    folder = cached_folder(texts.cache_dir, f"alignments-{key}", write)
-    dataset = open_arrow_files(folder)
+    content = (_FORMAT, texts.training.key, words, tokenizer_key)
+    dataset = open_arrow_files(cached_work(texts.cache_dir, "alignments", content, write))
     words_of_rows = TokenColumn(dataset.data.column("words"))
     link_pairs = partial(_link_pairs, tokenizer=tokenizer)
     return TokenLinks(dataset.select_columns("links"), words_of_rows, link_pairs)

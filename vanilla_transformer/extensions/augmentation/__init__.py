@@ -7,7 +7,6 @@ from functools import partial
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus
-from vanilla_transformer.data.data_arguments import augmentations
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -20,10 +19,10 @@ def change_corpus(
 ) -> Corpus:
     """Return a corpus with the augmentations and the BPE-dropout of a recipe."""
     data, training = texts.data, texts.training
-    if requested := augmentations(data):
+    if texts.augmentations:
         tags = data.source_tags or ()
         augment = find_augmentations(
-            requested, training.dataset, training.key, texts.cache_dir, tags
+            texts.augmentations, training.dataset, training.key, texts.cache_dir, tags
         )
         encode = partial(encode_sentences, tokenizer)
         corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens)

@@ -19,10 +19,9 @@ from vanilla_transformer.data.tokenized_corpus import (
     TokenTable,
     encode_sides,
     encode_texts,
-    hash_json,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.hashes import cached_folder
+from vanilla_transformer.files.hashes import cached_work
 from vanilla_transformer.text.scripts import find_scripts
 
 from .augmentation import (
@@ -204,8 +203,8 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
         content = json.dumps(lexicon, ensure_ascii=False)
         (folder / _LEXICON_FILE).write_text(content, encoding="utf-8")
 
-    name = f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}"
-    folder = cached_folder(cache_dir, name, write)
+    content = (_FORMAT, key, _LEXICON_PAIRS)
+    folder = cached_work(cache_dir, "lexicon", content, write)
     lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
     if not lexicon:
         raise UserError(

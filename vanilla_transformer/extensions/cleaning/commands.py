@@ -24,7 +24,7 @@ from vanilla_transformer.data.data_arguments import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.inputs import check_pipes
 from vanilla_transformer.machine.imports import show_progress
-from vanilla_transformer.training.recipe import read_keys, select
+from vanilla_transformer.training.recipe import parse_sections, reading_recipe
 from vanilla_transformer.user_input.command_line import CommandLine
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input
 
@@ -110,25 +110,28 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     groups = group_fields(CleanCorpusArguments)
     command_line = CommandLine(groups, "vanilla-transformer clean-corpus", _MAIN)
     flags = command_line.read(arguments)
-    keys = {} if "recipe" not in flags else read_keys(flags["recipe"], keeps_null=True)
-    # null turns a rule off
-    chosen = {}
-    for name in keys:
-        if keys[name] is not None or name in _RULE_KEYS:
-            chosen[name] = keys[name]
-    if "drop" in chosen and chosen["drop"] is None:
-        chosen["drop"] = []
-    options = CleanCorpusArguments(**select(CleanCorpusArguments, chosen) | flags)
-    if not options.output_dir:
-        raise UserError(
-            "`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned."
-        )
-    check_languages = "drop" not in options.model_fields_set
-    values = {name: value for name, value in options if name in _keys}
-    if check_languages:
-        values["drop"] = _DROP
-    data = DataArguments(**values)
-    check_data_arguments(data)
+    with reading_recipe(flags.get("recipe"), flags, keeps_null=True) as (keys, reasons):
+        # null turns a rule off
+        chosen = {}
+        for name in keys:
+            if keys[name] is not None or name in _RULE_KEYS:
+                chosen[name] = keys[name]
+        if "drop" in chosen and chosen["drop"] is None:
+            chosen["drop"] = []
+        parsed, refused = parse_sections([CleanCorpusArguments], chosen | flags, reasons)
+        options = parsed[CleanCorpusArguments]
+        if not options.output_dir and "output_dir" not in refused:
+            reasons.add(
+                "`output_dir` must be given: a folder for the text, such as --output_dir "
+                "data/cleaned."
+            )
+        check_languages = "drop" not in options.model_fields_set
+        values = {name: value for name, value in options if name in _keys}
+        if check_languages:
+            values["drop"] = _DROP
+        data = DataArguments(**values)
+        with reasons.collect(refused=refused):
+            check_data_arguments(data)
     check_pipes([*filter(None, [options.recipe]), *named_files(data)])
     register_models()
     set_threads(options.threads)

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from accelerate import PartialState
 
-from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, write_texts
+from vanilla_transformer.data.cached_texts import CachedTexts, cache_texts, write_texts
 from vanilla_transformer.data.cleaning import count_lengths
 from vanilla_transformer.data.cleaning_rules import ScoreRule
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
-from vanilla_transformer.data.tokenized_corpus import hash_json
-from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.files.hashes import cached_work, hash_file
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 _SCORES_FILE = "scores.npy"
@@ -49,16 +48,15 @@ def drop_low_scores(
         if not len(rows):
             continue
         direction = spec.direction
-        name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, model_keys)
+        content = (texts.key, [int(rows[0]), len(rows)], direction, model_keys)
         write = partial(
             _write_scores, texts=texts, rows=rows, direction=direction, models=score_rule.models
         )
-        folder = cached_folder(cache_dir, f"scores-{name}", write)
+        folder = cached_work(cache_dir, "scores", content, write)
         scores = np.load(folder / _SCORES_FILE)
         kept[rows[scores < score_rule.threshold(scores.tolist())]] = False
-    key = hash_json(texts.key, keys)
     write_kept = partial(_write_kept, texts=texts, kept=kept)
-    return load_folder(cached_folder(cache_dir, f"texts-{key}", write_kept), key)
+    return cache_texts(cache_dir, (texts.key, keys), write_kept)
 
 
 def _write_scores(

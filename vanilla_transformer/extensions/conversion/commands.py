@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from vanilla_transformer.cli.flags import ThreadArguments, parse
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.user_input.reasons import Reasons
 from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
 
 from . import LANGUAGES, READERS, SHORTLISTS, WRITERS
@@ -69,14 +70,16 @@ class ConvertArguments(ThreadArguments):
         ((name, known, flag),) = requested
         if name not in known:
             raise UserError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
-        if self.languages is not None and self.source_format not in LANGUAGES:
-            formats_with = " or ".join(LANGUAGES)
-            raise UserError(
-                f"`--languages` needs `--source_format {formats_with}`: others name their "
-                "languages."
-            )
-        if self.shortlist is not None and self.target_format not in SHORTLISTS:
-            raise UserError(f"`--shortlist` needs a `--target_format` of {', '.join(SHORTLISTS)}.")
+        with Reasons() as reasons:
+            if self.languages is not None and self.source_format not in LANGUAGES:
+                formats_with = " or ".join(LANGUAGES)
+                reasons.add(
+                    f"`--languages` needs `--source_format {formats_with}`: others name their "
+                    "languages."
+                )
+            if self.shortlist is not None and self.target_format not in SHORTLISTS:
+                formats_with = ", ".join(SHORTLISTS)
+                reasons.add(f"`--shortlist` needs a `--target_format` of {formats_with}.")
         return self
 
 

@@ -20,12 +20,19 @@ from transformers import MarianTokenizer, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
-from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
+from vanilla_transformer.errors import (
+    MissingFileError,
+    UserError,
+    UserErrors,
+    UserFileError,
+    is_refusal,
+)
 from vanilla_transformer.files.text_files import decode_text
 from vanilla_transformer.loading.model_names import least_parameters
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
+from vanilla_transformer.user_input.reasons import Reasons
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -35,8 +42,9 @@ SOURCES_WITHOUT_EOS = (
 )
 OTHER_SIZES = "its vocabularies of source and target have other sizes, and one tokenizer"
 NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
-_ERRORS_OF_PARSERS = (
+PARSER_ERRORS = (
     *(
+        ValueError,
         LookupError,
         TypeError,
         AttributeError,
@@ -53,19 +61,23 @@ _MOST_OPTIONS = 100_000
 
 @contextmanager
 def reading(source: str | Path, toolkit: str) -> Iterator[None]:
-    """Turn every error about the files of another toolkit into one line that names them.
+    """Turn every error about the files of another toolkit into one line for each mistake, which
+    names them.
 
     Such files hold any values where names, numbers and lists belong, and their parsers and models
     raise many types. Write nothing in this context.
     """
     try:
         yield
+    except UserErrors as error:
+        mistakes = [UserError(f"Cannot convert {source}: {mistake}") for mistake in error.mistakes]
+        raise UserErrors(mistakes) from error
     except (ValueError, OSError) as error:
         if str(source) in str(error) and is_refusal(error):
             raise
         kind = UserFileError if isinstance(error, OSError) else UserError
         raise kind(f"Cannot convert {source}: {' '.join(str(error).split())}") from error
-    except _ERRORS_OF_PARSERS as error:
+    except PARSER_ERRORS as error:
         if isinstance(error, KeyError):
             reason = f"an entry {error} is missing"
         else:
@@ -242,18 +254,19 @@ def build_model(
     declared = least_parameters(config)
     stored = sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
-    if declared > stored or num_layers > len(weights):
-        raise UserError(
-            f"The weights must fill the model that the options declare, with {num_layers:,} layers "
-            f"and at least {declared:,} values, got {len(weights):,} arrays with {stored:,} "
-            "values. Correct the options."
-        )
-    is_learned = config.position_embedding_type == "learned"
-    if is_learned and config.max_position_embeddings > _MAX_POSITIONS:
-        raise UserError(
-            f"The options must declare at most {_MAX_POSITIONS:,} positions, got "
-            f"{config.max_position_embeddings:,}."
-        )
+    with Reasons() as reasons:
+        if declared > stored or num_layers > len(weights):
+            reasons.add(
+                "The weights must fill the model that the options declare, with "
+                f"{num_layers:,} layers and at least {declared:,} values, got {len(weights):,} "
+                f"arrays with {stored:,} values. Correct the options."
+            )
+        is_learned = config.position_embedding_type == "learned"
+        if is_learned and config.max_position_embeddings > _MAX_POSITIONS:
+            reasons.add(
+                f"The options must declare at most {_MAX_POSITIONS:,} positions, got "
+                f"{config.max_position_embeddings:,}."
+            )
     model = VanillaTransformerForConditionalGeneration(config).eval()
     foreign = ForeignWeights(weights)
     tensors, missing = dict[str, torch.Tensor](), list[str]()

@@ -6,6 +6,7 @@ an entry of `READERS`.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,16 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
+from vanilla_transformer.user_input.reasons import Reasons
 
-from .common import ForeignWeights, build_model, check_supported, load_model, rename
+from .common import (
+    PARSER_ERRORS,
+    ForeignWeights,
+    build_model,
+    check_supported,
+    load_model,
+    rename,
+)
 from .weight_names import Names
 
 # From sentences to token ids, or of both sides to texts
@@ -100,12 +109,19 @@ def convert(form: Format, source: str | Path, **languages: Sequence[str]) -> Con
 def convert_checkpoint(
     form: Format, checkpoint: Checkpoint
 ) -> VanillaTransformerForConditionalGeneration:
-    """Return the model of a checkpoint, or refuse it with all reasons that its options give."""
-    check_supported("This package", form.reasons(checkpoint))
-    config = VanillaTransformerConfig(**form.fields(checkpoint))
-    find = partial(form.find, checkpoint, config)
-    model = build_model(config, checkpoint.weights, find, form.unused)
-    model.generation_config = form.search(checkpoint, config)
+    """Return the model of a checkpoint, or refuse it with all reasons that its options and its
+    weights give.
+    """
+    with Reasons() as reasons:
+        with reasons.collect():
+            check_supported("This package", form.reasons(checkpoint))
+        # Options without a counterpart may declare no model whose weights can be looked at.
+        unknown = PARSER_ERRORS if reasons else ()
+        with suppress(*unknown), reasons.collect():
+            config = VanillaTransformerConfig(**form.fields(checkpoint))
+            find = partial(form.find, checkpoint, config)
+            model = build_model(config, checkpoint.weights, find, form.unused)
+            model.generation_config = form.search(checkpoint, config)
     return model
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForSeq2SeqLM,
     FSMTForConditionalGeneration,
     FSMTTokenizer,
     M2M100ForConditionalGeneration,
     MarianMTModel,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -17,13 +19,13 @@ from transformers import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.engine.supported_models import METHODS, is_hooked
 from vanilla_transformer.decoding.ensemble import Ensemble
-from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
+from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 
-from .common import check_supported, load_model, reading
+from .common import check_supported, reading
 from .fairseq import FSMT, load_fsmt_tokenizer
 from .formats import Format, convert_checkpoint, library_checkpoint
 from .m2m_100 import M2M_100
@@ -119,21 +121,20 @@ def merge_adapters(model: PreTrainedModel) -> Any:
 
 
 def load_converted(
-    name: str | Path,
+    name: str | Path, config: PreTrainedConfig
 ) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
     """Load a Marian (OPUS-MT), FSMT, M2M-100 or NLLB model as one of this package in float32, and
     its tokenizer.
 
     Args:
         name: A folder, or a name on the Hub.
+        config: Its configuration.
     """
-    config = load_config(name)
     if config.model_type not in _FORMATS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_FORMATS])
         raise UserError(
             f"{name} must be a translation model of type {known}, got type {config.model_type!r}."
         )
-    model_class, _ = _FORMATS[config.model_type]
     load = load_fsmt_tokenizer if config.model_type == "fsmt" else load_tokenizer
     tokenizer = load(name)
     if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {
@@ -143,4 +144,5 @@ def load_converted(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and "
             "encodes sources only."
         )
-    return convert_model(load_model(model_class, name)), tokenizer
+    original = load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32)
+    return convert_model(original), tokenizer

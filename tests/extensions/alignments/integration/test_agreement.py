@@ -6,12 +6,14 @@ from tests.tiny_runs import flags
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenized_corpus import TokenColumn
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
 from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 from vanilla_transformer.training.recipe import parse_recipe
 
 
 def links_of(recipe, tokenizer, folder):
-    alignments = load_alignments(load_texts(recipe.data, folder), tokenizer)
+    texts, key = load_texts(recipe.data, folder), hash_tokenizer(tokenizer)
+    alignments = load_alignments(texts, tokenizer, key)
     return TokenColumn(alignments.dataset.data.column("links")).read(range(40))
 
 

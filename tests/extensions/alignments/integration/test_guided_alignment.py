@@ -7,6 +7,7 @@ import pytest
 
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
 from vanilla_transformer.decoding.unit_links import token_spans, words_of_tokens
 from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 from vanilla_transformer.training.recipe import parse_recipe
@@ -32,7 +33,8 @@ def test_load_alignments_skips_lines_that_are_blank(corpus, alignments, tiny_tok
         options = {"train_alignments": alignments, "cache_dir": tmp_path}
         recipe = parse_recipe(flags(corpus, tmp_path / "run", **options))
         texts = load_texts(recipe.data)
-        return load_alignments(texts, tiny_tokenizer).dataset["links"][:]
+        key = hash_tokenizer(tiny_tokenizer)
+        return load_alignments(texts, tiny_tokenizer, key).dataset["links"][:]
 
     expected = load()
     for path in (corpus / "train.a", corpus / "train.b", alignments):

@@ -128,6 +128,35 @@ def test_clean_corpus_refuses_and_writes_nothing(folder, capsys, words, message)
     assert not (folder / "out").exists()
 
 
+# With the beginning of a mistake for each line that has one.
+MISTAKES = """\
+data:
+  max_characters: many  # `max_characters` must be an integer
+  min_scroe: 2  # There is no recipe key 'min_scroe'. Did you mean 'min_score'?
+  drop: [identicle]  # `drop` must name kinds of pairs of
+  source_language: en
+corpora:
+- file: a.tsv
+  wieght: 2  # There is no key of a corpus 'wieght'. Did you mean 'weight'?
+model:
+  warmup_steps: 5  # `warmup_steps` must be in the section `optimization`, got it in `model`.
+"""
+
+
+def test_clean_corpus_is_refused_once_with_all_mistakes_of_a_recipe(folder, capsys):
+    (folder / "wrong.yaml").write_text(MISTAKES)
+    assert clean("wrong.yaml", "--min_letter_ratio", "7") == 2
+    messages = capsys.readouterr().err.removeprefix("error: ").splitlines()
+    expected = ["`output_dir` must be given", "`min_letter_ratio` must be a number in [0, 1]"]
+    for number, line in enumerate(MISTAKES.splitlines(), 1):
+        _, _, reason = line.partition("  # ")
+        if reason:
+            expected.append(f"wrong.yaml, line {number}: {reason}")
+    assert len(messages) == len(expected)
+    for reason in expected:
+        assert any(message.startswith(reason) for message in messages), (reason, messages)
+
+
 def test_clean_corpus_writes_each_text_on_one_line(folder):
     row = {"source": "One\nhouse.", "target": "Ein\x0bHaus."}
     (folder / "c.jsonl").write_text(json.dumps(row))

@@ -5,6 +5,7 @@ today, on purpose only.
 
 import io
 import json
+import re
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -101,7 +102,8 @@ def answer(case, text, folder):
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as errors:
         status = main([*map(str, command), "--sentences", str(sentences)])
     if status:
-        return errors.getvalue().rpartition("cannot represent this model: ")[2].strip()
+        reasons = re.findall(r"cannot represent this model: (.*)", errors.getvalue())
+        return "\n".join(reasons)
     config = json.loads((folder / "ours" / "config.json").read_text())
     search = json.loads((folder / "ours" / "generation_config.json").read_text())
     fields = VanillaTransformerConfig().to_dict().keys()

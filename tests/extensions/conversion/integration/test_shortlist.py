@@ -183,6 +183,10 @@ def test_write_vocabulary_map_leaves_out_names_with_white_space(tmp_path):
             "`--shortlist` needs a `--target_format` of ctransl",
         ),
         (
+            ["--source_format", "eole", "--languages", "en", "de", "--shortlist", "a", "b"],
+            "others name their languages. `--shortlist` needs a `--target_format` of ctransl",
+        ),
+        (
             ["--target_format", "ctranslate2", "--shortlist", "one", "other"],
             "needs pairs of sentences, got none in",
         ),

@@ -15,6 +15,7 @@ from vanilla_transformer.extensions.conversion.common import (
     find_sentencepiece_model,
     load_options,
     option_reasons,
+    reading,
     rename,
 )
 from vanilla_transformer.extensions.conversion.comparison import Comparison, require_same
@@ -103,7 +104,7 @@ def build_joeynmt(ffn, layers, width):
     convert_checkpoint(JOEYNMT, Checkpoint(config, weights, (TOKENS, TOKENS)))
 
 
-def build_opennmt(ffn, layers, width, weights=None):
+def build_opennmt(ffn, layers, width, weights=None, **changes):
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     options = {
         "hidden_size": width,
@@ -115,6 +116,7 @@ def build_opennmt(ffn, layers, width, weights=None):
         "src_subword_model": "sp.model",
         "data": {},
         "special_tokens": special | {"decoder_start_token": "<s>"},
+        **changes,
     }
     weights = weights or {"model.encoder.embed_tokens.weight": torch.zeros(4, 8)}
     convert_checkpoint(OPENNMT_PY, Checkpoint(options, weights, (TOKENS, TOKENS)))
@@ -145,11 +147,47 @@ def test_build_model_refuses_a_huge_table_of_positions():
     message = "must declare at most 65,536 positions, got 1,000,000,000"
     with pytest.raises(ValueError, match=message):
         build_model(config, MANY, None)
+    with pytest.raises(ValueError, match=f"(?s)must fill the model .*{message}"):
+        build_model(config, {}, None)
 
 
 def test_convert_checkpoint_names_missing_weights():
     with pytest.raises(ValueError, match="there are no weights for"):
         build_opennmt(**SIZES, weights=MANY)
+
+
+NOT_REPRESENTED = "Cannot convert m.pt: This package cannot represent this model:"
+# Options, and the beginnings of the lines of the refusal.
+WRONG_OPTIONS = [
+    (
+        {"src_subword_model": None},
+        [
+            f"{NOT_REPRESENTED} it does not tokenize with SentencePiece.",
+            f"{NOT_REPRESENTED} there are no weights for",
+        ],
+    ),
+    (
+        {"n_src_feats": 1, "enc_layers": 10**6},
+        [
+            f"{NOT_REPRESENTED} `n_src_feats` is 1",
+            "Cannot convert m.pt: The weights must fill the model",
+        ],
+    ),
+    # No model is known whose weights could be missing.
+    (
+        {"pos_ffn_activation_fn": "tanh"},
+        [f"{NOT_REPRESENTED} `pos_ffn_activation_fn` is 'tanh'"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reasons"), WRONG_OPTIONS)
+def test_convert_checkpoint_refuses_options_and_weights_at_once(changes, reasons):
+    with pytest.raises(ValueError) as refused, reading("m.pt", "OpenNMT-py"):
+        build_opennmt(**SIZES, weights=MANY, **changes)
+    lines = str(refused.value).splitlines()
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Measure what text to keep costs a sentence.
 The sentences are those with a name, and the name is replaced by a placeholder, code, a URL and so
 on. BLEU is against the references with the same text instead of the name. A sentence is whole if
 its translation has the text once and no word beside it that the training text lacks. The seconds
-are of calls with all sentences, over those of the sentences with their name.
+are of calls with all sentences, over the seconds of the sentences with their name.
 """
 
 import re

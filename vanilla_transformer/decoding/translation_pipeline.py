@@ -19,7 +19,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
     TranslationPipeline as CarriedTranslationPipeline,
 )
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 from vanilla_transformer.user_input.reasons import first_line
@@ -317,18 +317,19 @@ class TranslationPipeline(CarriedTranslationPipeline):
             yield remove_masks
 
     def stand_ins(self, options: TranslationOptions) -> StandIns:
-        """Return the words that the model copies in the direction of a request: those of its
-        configuration, or the ones that a probe finds.
+        """Return the words that the model copies in the direction of a request, from its
+        configuration or by a probe.
         """
         direction = Direction(options.src_lang, options.tgt_lang)
         if direction not in self._stand_ins:
-            name = "" if direction == NO_DIRECTION else str(direction)
-            stored = StandIns.from_config(self.model.config, name)
-            if stored is None:
-                language = options.src_lang or getattr(self.model.config, "source_language", None)
-                stored = probe_stand_ins(partial(self._translate_plainly, direction), language)
-            self._stand_ins[direction] = stored
+            stored = StandIns.from_config(self.model.config, direction)
+            self._stand_ins[direction] = stored or self.probe_stand_ins(direction)
         return self._stand_ins[direction]
+
+    def probe_stand_ins(self, direction: Direction) -> StandIns:
+        """Return the words that the model copies in a direction, see [`probe_stand_ins`]."""
+        language = direction.source or getattr(self.model.config, "source_language", None)
+        return probe_stand_ins(partial(self._translate_plainly, direction), language)
 
     def _translate_plainly(self, direction: Direction, texts: Sequence[str]) -> list[str]:
         """Return the translations that greedy search finds without the options of a request."""

@@ -1,5 +1,5 @@
 """
-Stand-ins: words that a model translates in the place of text to keep.
+Stand-ins: words that a model translates instead of text to keep.
 
 A model has never seen `{name}` or `https://a.example/x`. Made to write it, it writes it anywhere,
 and the sentence around it suffers. It has seen names, numbers and domains, and copies them to the
@@ -9,11 +9,13 @@ Which words a model copies differs by direction: names are transliterated into R
 numbers are spelled. A probe of a hundred sentences tells.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import regex
 
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import KINDS, WORD_CHARACTER, Range, find_texts
 
 _NAMES = ("Tom", "Maria", "Anna", "John", "David", "Peter", "Julia", "Robert", "Paul", "Daniel")
@@ -104,21 +106,28 @@ class StandIns(NamedTuple):
     domains: Sequence[str] = ()
 
     @classmethod
-    def from_config(cls, config: Any, direction: str) -> "StandIns | None":
+    def from_config(cls, config: Any, direction: Direction) -> "StandIns | None":
         """Return the words that the configuration of a model has as `stand_ins` for a direction, or
         None.
+
+        Raises:
+            UserError: The entry is damaged.
         """
         stored = getattr(config, "stand_ins", None)
-        words = stored.get(direction) if isinstance(stored, Mapping) else None
-        if not isinstance(words, Mapping):
+        if stored is None:
             return None
-        kinds = [words.get(name) for name in cls._fields]
-        lists = [kind if isinstance(kind, list) else [] for kind in kinds]
-        return cls(*[tuple(word for word in words if isinstance(word, str)) for words in lists])
+        try:
+            words = stored.get(direction_key(direction))
+            return None if words is None else cls(**{name: tuple(words[name]) for name in words})
+        except (AttributeError, TypeError) as error:
+            raise UserError(
+                "`stand_ins` in the configuration is damaged. Remove it, or run "
+                "`vanilla-transformer calibrate` again."
+            ) from error
 
     def choose(self, source: str, kept: Sequence[Range], attempt: int) -> list[str] | None:
         """
-        Return the text in the place of each kept range of a source; None if there are too few
+        Return the text instead of each kept range of a source; None if there are too few
         words.
 
         Numbers, emoji and tags without a word stand for themselves at first.
@@ -160,7 +169,7 @@ class StandIns(NamedTuple):
         return "names"
 
     def _words_of(self, kind: str, source: str, attempt: int) -> Iterator[str]:
-        """Yield the words for a kind that the source lacks, those of other kinds last."""
+        """Yield the words for a kind that the source lacks, and then words of other kinds."""
         words = list(getattr(self, kind))
         if words and attempt:
             first = attempt * len(words) // 2
@@ -171,6 +180,11 @@ class StandIns(NamedTuple):
         for word in words:
             if word not in source:
                 yield word
+
+
+def direction_key(direction: Direction) -> str:
+    """Return the name of a direction in a configuration, which is empty where a model has one."""
+    return "-".join(filter(None, direction))
 
 
 def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns:

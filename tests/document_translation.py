@@ -115,9 +115,12 @@ def by_texts(translate, masks=(), constrain=None, protect=True):
         texts = [sentence.text for sentence in sentences]
         return to_rows(texts, translate(texts))
 
-    def constrain_sentences(sentences, phrases):
+    def constrain_sentences(sentences):
         texts = [sentence.text for sentence in sentences]
-        return to_rows(texts, constrain(texts, [list(words) for words in phrases]))
+        phrases = []
+        for sentence in sentences:
+            phrases.append([sentence.text[start:end] for start, end in sentence.kept])
+        return to_rows(texts, constrain(texts, phrases))
 
     options = TranslationOptions(protect=protect)
     if not masks and constrain is None:

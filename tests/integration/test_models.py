@@ -4,14 +4,17 @@ import json
 import re
 import runpy
 
+import pytest
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.docs_pages import ROOT
 from tests.tiny import tiny_model
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.text.languages import NO_DIRECTION
 
 EN_DE = ROOT / "models/en-de"
 
@@ -22,6 +25,26 @@ def test_model_of_the_repository_is_small_and_as_its_card_says():
     card, row = files.pop("README.md").read_text(), r"^\| `([\w.]+)` \| `([0-9a-f]{64})` \|$"
     hashes = dict(re.findall(row, card, re.MULTILINE))
     assert hashes == {name: hash_file(path) for name, path in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("source", "kept", "kind"),
+    [
+        ("{} said that yesterday.", "{name}", "names"),
+        ("I learned a lot from {}.", "<name>", "names"),
+        ("{} is here.", "`code`", "names"),
+        ("Open {} now.", "https://www.example.org/a/b.html", "names"),
+        ("I have {} books.", "%d", "numbers"),
+    ],
+)
+def test_model_of_the_repository_translates_around_text_to_keep(source, kept, kind):
+    """The sentence is the one of a word that the model copies."""
+    translate = load_pipeline(str(EN_DE), compile=False)
+    words = getattr(translate.probe_stand_ins(NO_DIRECTION), kind)
+    kept_answer, plain = translate([source.format(kept), source.format(words[0])])
+    assert kept_answer["translation_text"].count(kept) == 1
+    expected = plain["translation_text"].replace(words[0], kept)
+    assert kept_answer["translation_text"] == expected
 
 
 def test_tool_writes_bfloat16_weights_that_load_as_float32(tmp_path, tiny_tokenizer):

@@ -11,6 +11,7 @@ import regex
 from vanilla_transformer.text.protection import WORD_CHARACTER
 
 from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
+from .sentences import Sentence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,6 +30,18 @@ def tokenize_constraint(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> Se
         return tokenize_phrase(tokenizer, text.removesuffix(_STEM))
     tokens = tokenize_phrase(tokenizer, phrase)
     return WholeWords(tokens) if ends_in_word(text) else tokens
+
+
+def tokenize_kept(tokenizer: "PreTrainedTokenizerBase", sentence: Sentence) -> list[Sequence[int]]:
+    """Return the tokens of each text of a sentence that must survive: [`WholeWords`], unless a
+    letter follows it in the sentence.
+    """
+    phrases = list[Sequence[int]]()
+    for start, end in sentence.kept or ():
+        tokens = tokenize_phrase(tokenizer, sentence.text[start:end])
+        has_ending = _IN_WORD.match(sentence.text, end)
+        phrases.append(tokens if has_ending else WholeWords(tokens))
+    return phrases
 
 
 def tokenize_phrase(tokenizer: "PreTrainedTokenizerBase", phrase: object) -> list[int]:

@@ -19,8 +19,8 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import find_protected, merge
 
-from .constraints import check_token_ids, encode_words, tokenize_constraint
-from .engine.phrase_constraints import ConstraintError, Phrases
+from .constraints import check_token_ids, encode_words, ends_in_word, tokenize_constraint
+from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords
 from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, sentence_ranges
@@ -147,13 +147,14 @@ class SentenceReader:
         tokens = [tokenize_constraint(self._tokenizer, phrase) for phrase in phrases]
         return [*tokens, *self._forced]
 
-    def _tokenize_prefix(self, prefix: object) -> list[int]:
+    def _tokenize_prefix(self, prefix: object) -> Sequence[int]:
         if not isinstance(prefix, str):
             raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
         words = " ".join(prefix.split())
         if not words:
             return []
-        return encode_words(self._tokenizer, words, "A target prefix")
+        tokens = encode_words(self._tokenizer, words, "A target prefix")
+        return WholeWords(tokens) if ends_in_word(words) else tokens
 
 
 class TextValues:

@@ -14,12 +14,13 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
 )
 from vanilla_transformer.text.protection import find_masks
 
-from .constraints import tokenize_constraint
+from .constraints import tokenize_kept
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .forced_decoding import decoder_logits, pad, plan_scoring_batches
 from .options import OptionError, TranslationOptions
 from .protection.projection import proportional_links
 from .protection.protected_search import ProtectedSearch
+from .protection.stand_ins import StandIns
 from .segments import Encode
 from .sentences import Decode, Report, Sentence, ignore
 from .translations import Translation, copy_sentence, join_pieces
@@ -173,6 +174,7 @@ def keep_protected(
     decode: Decode,
     tokenizer: PreTrainedTokenizerBase,
     uses_masks: bool = True,
+    stand_ins: Callable[[], StandIns] | None = None,
     can_constrain: bool = True,
     aligns: bool = False,
 ) -> Decode:
@@ -182,6 +184,7 @@ def keep_protected(
     Args:
         tokenizer: The tokenizer of the model, with the masks that it knows.
         uses_masks: Whether whatever reads the sentences knows the masks.
+        stand_ins: Returns the words that the model copies.
         can_constrain: Whether an engine decodes the model.
         aligns: Whether it also aligns words.
     """
@@ -191,13 +194,11 @@ def keep_protected(
     ) -> list[list[Translation]]:
         is_beam_search = can_constrain and not options.do_sample and options.mbr is None
 
-        def constrain(
-            lost: Sequence[Sentence], texts: Sequence[Sequence[str]]
-        ) -> list[list[Translation] | None]:
+        def constrain(lost: Sequence[Sentence]) -> list[list[Translation] | None]:
             phrases = list[Phrases]()
-            for kept in texts:
+            for sentence in lost:
                 try:
-                    phrases.append([tokenize_constraint(tokenizer, text) for text in kept])
+                    phrases.append(tokenize_kept(tokenizer, sentence))
                 except ConstraintError:  # there are no tokens for one of them
                     phrases.append([])
             constrained = []
@@ -218,7 +219,8 @@ def keep_protected(
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
         constrained_decode = constrain if is_beam_search else None
-        search = ProtectedSearch(decode, options, shown, marks, constrained_decode, aligns)
+        words = None if masks else stand_ins
+        search = ProtectedSearch(decode, options, shown, marks, words, constrained_decode, aligns)
         return search(sentences, report)
 
     return decode_protected

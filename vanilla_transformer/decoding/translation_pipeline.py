@@ -32,8 +32,9 @@ from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
 from .pretrained import load_ensemble
 from .protection.protected_search import remove_masks
+from .protection.stand_ins import StandIns, probe_stand_ins
 from .segments import SentenceReader
-from .sentences import Decode, Report, Sentence, Step
+from .sentences import Decode, Report, Sentence, Step, ignore
 from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
@@ -135,6 +136,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
+        self._stand_ins: dict[Direction, StandIns] = {}
         self._engines = EnginePool(self.decoded_model, precision, compile, converts=True)
         self.reranker: Any = None  # of the extension `reranking`
         for argument, further in rerankers.items():
@@ -168,6 +170,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         weight's `data` or into a buffer, and hooks and methods that are replaced after the first
         call.
         """
+        self._stand_ins.clear()
         self._engines.refresh()
 
     def with_options(self, **options: Any) -> "TranslationPipeline":
@@ -306,11 +309,35 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 keep_protected,
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
+                stand_ins=partial(self.stand_ins, options),
                 can_constrain=not self.reranks and self.uses_engine,
                 aligns=self.uses_engine and has_heads,
             )
         if find_masks(self.tokenizer):
             yield remove_masks
+
+    def stand_ins(self, options: TranslationOptions) -> StandIns:
+        """Return the words that the model copies in the direction of a request, from its
+        configuration or by a probe.
+        """
+        direction = Direction(options.src_lang, options.tgt_lang)
+        if direction not in self._stand_ins:
+            stored = StandIns.from_config(self.model.config, direction)
+            self._stand_ins[direction] = stored or self.probe_stand_ins(direction)
+        return self._stand_ins[direction]
+
+    def probe_stand_ins(self, direction: Direction) -> StandIns:
+        """Return the words that the model copies in a direction, see [`probe_stand_ins`]."""
+        language = direction.source or getattr(self.model.config, "source_language", None)
+        return probe_stand_ins(partial(self._translate_plainly, direction), language)
+
+    def _translate_plainly(self, direction: Direction, texts: Sequence[str]) -> list[str]:
+        """Return the translations that greedy search finds without the options of a request."""
+        languages = {"src_lang": direction.source, "tgt_lang": direction.target}
+        greedy = {"num_beams": 1, "do_sample": False, **languages}
+        options = TranslationOptions.resolve(greedy, {}, self.model.generation_config)
+        sentences = [Sentence(text, "", ()) for text in texts]
+        return [row[0].text for row in self.search(sentences, options, ignore)]
 
     def search(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
@@ -370,6 +397,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         phrases = [sentence.phrases for sentence in sentences]
         if any(phrases):
             constraints = {"constraint_tokens": room_for_phrases(phrases)}
+        if any(phrases) or options.is_prefixed:
             constraints |= {"word_continuations": word_continuations(self.tokenizer)}
         needed = {
             "seed": options.seed is not None,

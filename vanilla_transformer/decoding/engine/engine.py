@@ -86,7 +86,8 @@ class Engine:
             and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
         constraint_tokens: Room for the tokens of [`DecodeRequest.phrases`].
-        word_continuations: The tokens that must not follow phrases of [`WholeWords`].
+        word_continuations: The tokens that must not follow phrases and prefixes of
+            [`WholeWords`].
         features: Further features of the search.
         options_of_call: Options of the search by name, see [`TranslationOptions`].
             `return_alignments=True` returns the [`Hypothesis.attention`] of the heads that

@@ -107,21 +107,21 @@ def search_options(
                 "`forced_bos_token_id` needs a model with an encoder, and no target prefixes."
             )
         known.append(ForcedToken(bos))
+    penalties = None
+    if word_continuations:
+        entries = len(model.get_output_embeddings().weight)
+        penalties = torch.zeros(entries)
+        continuations = [token for token in word_continuations if token < entries]
+        penalties[continuations] = UNLIKELY
+        penalties = penalties.to(model.device)
     if options.is_prefixed:
-        known.append(TargetPrefix())
+        known.append(TargetPrefix(word_continuations, penalties))
     if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
         # It comes after features that force tokens.
         known.append(NoRepeatedNgrams(options.no_repeat_ngram_size))
     if constraint_tokens:
-        penalties = None
-        if word_continuations:
-            entries = len(model.get_output_embeddings().weight)
-            penalties = torch.zeros(entries)
-            continuations = [token for token in word_continuations if token < entries]
-            penalties[continuations] = UNLIKELY
-            penalties = penalties.to(model.device)
         known.append(
             PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties)
         )

@@ -1,11 +1,14 @@
 """
 The first tokens of targets: one for all sentences, or a prefix of each.
 
+The last word of a prefix is complete if the prefix is [`WholeWords`]: no token that continues a
+word follows it.
+
 Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from vanilla_transformer.machine.transfers import copy_to_device, to_device
 
+from .phrase_constraints import NO_CONTINUATIONS, WholeWords, WordContinuations
 from .search_options import SearchFeature
 
 if TYPE_CHECKING:
@@ -40,34 +44,54 @@ class ForcedToken(SearchFeature):
 
 
 class PrefixMemory(NamedTuple):
-    """The tokens of the prefix of each slot, `(B, R)`, and their number, `(B,)`."""
+    """The tokens of the prefix of each slot, `(B, R)`, their number, and whether the last word is
+    complete, `(B,)`.
+    """
 
     tokens: Tensor
     lengths: Tensor
+    closes: Tensor
 
 
 @dataclass(frozen=True)
 class TargetPrefix(SearchFeature):
-    """Force the tokens of [`DecodeRequest.prefix`]. Their log-probabilities are the model's."""
+    """
+    Force the tokens of [`DecodeRequest.prefix`]. Their log-probabilities are the model's.
+
+    Attributes:
+        word_continuations: The tokens that must not follow [`WholeWords`].
+        penalties: [`UNLIKELY`] for these tokens, otherwise 0, `(V,)`, if there are any.
+    """
+
+    word_continuations: WordContinuations = NO_CONTINUATIONS
+    penalties: Tensor | None = field(default=None, repr=False, compare=False)
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PrefixMemory:
         tokens = torch.zeros(slots, room, dtype=torch.long, device=device)
-        return PrefixMemory(tokens, torch.zeros(slots, dtype=torch.long, device=device))
+        lengths = torch.zeros(slots, dtype=torch.long, device=device)
+        return PrefixMemory(tokens, lengths, torch.zeros_like(lengths))
 
     def enter(self, memory: PrefixMemory, slots: Tensor, requests: Sequence[Any]) -> None:
         tokens = torch.zeros(len(requests), memory.tokens.shape[1], dtype=torch.long)
         for row, request in zip(tokens, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(request.prefix, dtype=torch.long)
         memory.tokens[slots] = copy_to_device(tokens, slots.device)
-        memory.lengths[slots] = to_device(
-            [len(request.prefix) for request in requests], slots.device
-        )
+        lengths = [len(request.prefix) for request in requests]
+        memory.lengths[slots] = to_device(lengths, slots.device)
+        closes = []
+        for request in requests:
+            closes.append(int(isinstance(request.prefix, WholeWords) and len(request.prefix) > 0))
+        memory.closes[slots] = to_device(closes, slots.device)
 
     def change_logits(
         self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: PrefixMemory
     ) -> Tensor:
         token = memory.tokens.gather(1, state.time[:, None])  # (B, 1)
         others = torch.arange(logits.shape[2], device=logits.device) != token  # (B, V)
-        return logits.masked_fill(
-            (others & (state.time < memory.lengths)[:, None])[:, None], -torch.inf
-        )
+        is_within = (state.time < memory.lengths)[:, None]
+        logits = logits.masked_fill((others & is_within)[:, None], -torch.inf)
+        if self.penalties is None:
+            return logits
+        has_closed = (state.time == memory.lengths) & memory.closes.bool()
+        penalties = has_closed[:, None].to(logits.dtype) * self.penalties.to(logits.dtype)
+        return logits + penalties[:, None]

@@ -1,9 +1,10 @@
 """
 Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers.
 
-They go through the model as masks that it has learned to copy, or as they are if it knows none. A
-sentence whose translation lacks one, or has one too often, is translated again by beam search under
-the constraint that all appear. Where that fails, too, only the text around them is translated.
+They go through the model as masks that it has learned to copy, or else as [`StandIns`], words that
+it copies. A sentence whose translation lacks one, or has one too often, is translated again, with
+other stand-ins and then by beam search under the constraint that all appear. Where that fails, too,
+only the text around them is translated.
 Sentences without such text are translated as always. The branches of an ICU message are sentences
 by themselves, and so is text between escapes of line breaks.
 """
@@ -35,13 +36,13 @@ from vanilla_transformer.text.protection import (
 from .icu_messages import Message, parse_message
 from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
+from .stand_ins import StandIns, find_forms
 
-# Return the translations of each sentence that have the texts given for it, or None where there are
-# none.
-Constrain = Callable[
-    [Sequence[Sentence], Sequence[Sequence[str]]], Sequence[list[Translation] | None]
-]
+# Return the translations of each sentence that have the texts that must survive; None for none.
+Constrain = Callable[[Sequence[Sentence]], Sequence[list[Translation] | None]]
 _LETTER = regex.compile(r"\p{L}")
+_ENDING = regex.compile(r"['’]?\p{L}")
+_LIST = 3  # texts that come in the order of the source
 _MASK_IN_TEXT = regex.compile(rf"\A{MASK.pattern}\s?|\s?{MASK.pattern}")
 
 
@@ -51,17 +52,24 @@ class _Protected:
 
     Args:
         kept: Places of that text.
-        masks: Words that the model copies.
         protect: Whether patterns find such text, see [`find_protected`].
+        masks: Masks in its place for the model; none if it sees it as it is.
+        stand_ins: The same, where text may stand for itself.
 
     Attributes:
         is_kept: There are no letters besides the text that must survive.
-        shown: The sentence as the model sees it, with masks if there are enough.
+        shown: The sentence as the model sees it.
         shown_texts: The texts that must survive, as the model sees them.
+        stands_in: Whether some of them are stand-ins.
     """
 
     def __init__(
-        self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool
+        self,
+        sentence: Sentence,
+        kept: Sequence[Range],
+        protect: bool,
+        masks: Sequence[str] = (),
+        stand_ins: Sequence[str] = (),
     ):
         self._sentence, self._source = sentence, sentence.text
         self._kept, self._protect = kept, protect
@@ -69,10 +77,12 @@ class _Protected:
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self._places = kept
         self.shown = sentence._replace(kept=kept)
-        if 0 < len(kept) <= len(masks) and not sentence.phrases:
-            text, self._places = mask(sentence.text, kept, masks[: len(kept)])
+        if masks or stand_ins:
+            text, self._places = mask(sentence.text, kept, masks or stand_ins)
             self.shown = sentence._replace(text=text, tokens=(), kept=self._places)
         self.shown_texts = _texts_at(self.shown.text, self._places)
+        self._stand_ins = {*stand_ins} - {*self._kept_texts}
+        self.stands_in = bool(self._stand_ins)
         edges = [0, *chain.from_iterable(kept), len(self._source)]
         gaps = zip(edges[::2], edges[1::2], strict=True)
         letters = [_LETTER.search(self._source, low, high) for low, high in gaps]
@@ -123,7 +133,9 @@ class _Protected:
         if spans is None:
             return None
         order = sorted(range(len(spans)), key=spans.__getitem__)
-        if not keeps_order(self._kept_texts, order):
+        if not keeps_order(self._kept_texts, order) or not self._is_linked(
+            order, spans, translation
+        ):
             return None
         shown_spans = [spans[index] for index in order]
         edges = [0, *chain.from_iterable(shown_spans), len(shown)]
@@ -170,6 +182,10 @@ class _Protected:
         tell them apart.
         """
         spans_of = find_texts(self.shown_texts, translation.text)
+        for (_, end), text in zip(self._kept, self.shown_texts, strict=True):
+            if text in self._stand_ins:
+                has_ending = bool(_ENDING.match(self._source, end))
+                spans_of[text] = find_forms(text, translation.text, has_ending)
         for text, count in Counter(self.shown_texts).items():
             if len(spans_of[text]) == count:
                 continue
@@ -189,6 +205,20 @@ class _Protected:
             target_of = dict(zip(sorted(spans), in_order, strict=True))
             spans_of[text] = [target_of[span] for span in kept_spans]
         return [spans_of[text].pop(0) for text in self.shown_texts]
+
+    def _is_linked(
+        self, order: Sequence[int], spans: Sequence[Range], translation: Translation
+    ) -> bool:
+        """Return whether texts that change their order are linked with their own places. A list of
+        three or more changes none unless links say so.
+        """
+        if [*order] == sorted(order):
+            return True
+        if not translation.alignment:
+            return len(order) < _LIST
+        sources = self._find_sources(spans, translation)
+        linked = zip(self._places, sources, strict=True)
+        return all(start <= source < end for (start, end), source in linked)
 
     def _find_sources(self, spans: Sequence[Range], translation: Translation) -> list[float]:
         """Return where the source of each span of a translation begins, by the link of the highest
@@ -328,6 +358,7 @@ class ProtectedSearch:
         options: The options of the request.
         masks: Words that the model copies, such as `<ph0>`.
         marks: The model's own tokens, which are marks for it and no text to keep.
+        stand_ins: Returns the words that the model copies, if it has no masks.
         constrain: The decode of sentences under constraints, if there is one.
         aligns: Whether the model aligns words, which tell the places of markup.
     """
@@ -336,6 +367,7 @@ class ProtectedSearch:
     options: TranslationOptions
     masks: Sequence[str] = ()
     marks: Collection[str] = ()
+    stand_ins: Callable[[], StandIns] | None = None
     constrain: Constrain | None = None
     aligns: bool = False
 
@@ -356,10 +388,8 @@ class ProtectedSearch:
                 continue
             for part in whole.messages():
                 parts.append(sentence._replace(text=part.text, separator="", tokens=()))
-        aligns = self.aligns or self.options.return_alignments
-        aligned = self.options.model_copy(update={"return_alignments": aligns})
         rows = iter(self._translate(plain, report))
-        of_parts = iter(replace(self, options=aligned)._translate(parts, ignore))
+        of_parts = iter(replace(self, options=self._aligned())._translate(parts, ignore))
         if parts:
             report(len(sentences) - len(plain))
         answers = list[list[Translation]]()
@@ -386,10 +416,15 @@ class ProtectedSearch:
             answers.append(joined)
         return answers
 
+    def _aligned(self) -> TranslationOptions:
+        """Return the options with alignments, if the model gives some."""
+        aligns = self.aligns or self.options.return_alignments
+        return self.options.model_copy(update={"return_alignments": aligns})
+
     def _translate(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         if not sentences:
             return []
-        parts = [self._protect(sentence) for sentence in sentences]
+        parts = [self._protect(sentence, 0) for sentence in sentences]
         copied = [part.is_kept for part in parts]
         if any(copied):
             report(sum(copied))
@@ -403,13 +438,12 @@ class ProtectedSearch:
             else:
                 read.append(part.read(row))
         lost = [at for at, translations in enumerate(read) if translations is None]
-        if lost and self.constrain is not None:
-            texts = [parts[at].shown_texts for at in lost]
-            again = self.constrain([parts[at].shown for at in lost], texts)
-            for at, row in zip(lost, again, strict=True):
-                read[at] = None if row is None else parts[at].read(row)
-        still_lost = [at for at in lost if read[at] is None]
-        apart = [at for at in still_lost if not parts[at].shown.phrases]
+        for translate_again in (self._translate_differently, self._translate_constrained):
+            rows_of_lost = translate_again([sentences[at] for at in lost])
+            for at, translations in zip(lost, rows_of_lost, strict=True):
+                read[at] = translations
+            lost = [at for at in lost if read[at] is None]
+        apart = [at for at in lost if not sentences[at].phrases]
         around = self.translate_around([sentences[at] for at in apart])
         for at, row in zip(apart, around, strict=True):
             read[at] = row
@@ -417,6 +451,32 @@ class ProtectedSearch:
         for translations, row in zip(read, decoded, strict=True):
             answers.append([*(translations or row or ())])
         return answers
+
+    def _translate_differently(
+        self, sentences: Sequence[Sentence]
+    ) -> list[Sequence[Translation] | None]:
+        """Return translations of sentences with other stand-ins; None where there are none, or they
+        are lost.
+        """
+        parts = [self._protect(sentence, 1) for sentence in sentences]
+        shown = [part.shown for part in parts if part.stands_in]
+        rows = iter(self.decode(shown, self._aligned(), ignore) if shown else [])
+        return [part.read(next(rows)) if part.stands_in else None for part in parts]
+
+    def _translate_constrained(
+        self, sentences: Sequence[Sentence]
+    ) -> list[Sequence[Translation] | None]:
+        """Return translations of sentences under the constraint that all text survives; None where
+        there are none.
+        """
+        if not sentences or self.constrain is None:
+            return [None] * len(sentences)
+        parts = [self._protect(sentence) for sentence in sentences]
+        rows = self.constrain([part.shown for part in parts])
+        read: list[Sequence[Translation] | None] = []
+        for part, row in zip(parts, rows, strict=True):
+            read.append(None if row is None else part.read(row))
+        return read
 
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:
         """Return translations of sentences of which only the text around what must survive is
@@ -434,13 +494,21 @@ class ProtectedSearch:
             answers.append(joined or [part.join()] * self.options.count)
         return answers
 
-    def _protect(self, sentence: Sentence) -> _Protected:
+    def _protect(self, sentence: Sentence, attempt: int | None = None) -> _Protected:
+        """Return a sentence with masks, or for the first attempts with stand-ins."""
         text, protect = sentence.text, self.options.protect
         kept = [] if sentence.prefix else sentence.kept
         if kept is None:
             spans = find_protected(text, protect)
             kept = [span for span in spans if text[slice(*span)] not in self.marks]
-        return _Protected(sentence, kept, self.masks, protect)
+        if not kept or sentence.phrases:
+            return _Protected(sentence, kept, protect)
+        if len(kept) <= len(self.masks):
+            return _Protected(sentence, kept, protect, masks=self.masks[: len(kept)])
+        words = None
+        if self.stand_ins is not None and attempt is not None:
+            words = self.stand_ins().choose(text, kept, attempt)
+        return _Protected(sentence, kept, protect, stand_ins=words or ())
 
 
 def remove_masks(decode: Decode) -> Decode:

@@ -12,10 +12,13 @@ from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.protection.stand_ins import StandIns, direction_key
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.files.hashes import update_json
+from vanilla_transformer.files.json_files import read_json
 from vanilla_transformer.machine.imports import requires_extra
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 
 if TYPE_CHECKING:
@@ -44,13 +47,15 @@ class Agreement(NamedTuple):
 
 
 class CalibratedModel(NamedTuple):
-    """The calibration of a model, the limits of its warnings, and the agreement on text left out of
-    the fit.
+    """The calibration of a model, the limits of its warnings, the agreement on text left out of the
+    fit, and the words that stand in for text to keep in a direction.
     """
 
     calibration: Calibration
     limits: WarningLimits
     agreement: Agreement
+    direction: Direction
+    stand_ins: StandIns
 
 
 def calibrate(translate: "TranslationPipeline", pairs: Sequence[SentencePair]) -> CalibratedModel:
@@ -74,7 +79,11 @@ def calibrate(translate: "TranslationPipeline", pairs: Sequence[SentencePair]) -
     scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
     calibration = fit_calibration(features, scores)
-    return CalibratedModel(calibration, measure_limits(sources, targets), agreement)
+    limits = measure_limits(sources, targets)
+    options = translate.begin({}, None).options
+    direction = Direction(options.src_lang, options.tgt_lang)
+    stand_ins = translate.probe_stand_ins(direction)
+    return CalibratedModel(calibration, limits, agreement, direction, stand_ins)
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
@@ -85,10 +94,16 @@ def check_enough(pairs: Sequence[SentencePair]) -> None:
 
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
-    """Write `confidence` and `warning_limits` to the configuration of a model folder."""
+    """Write `confidence`, `warning_limits` and `stand_ins` to the configuration of a model folder,
+    with the stand-ins of other directions that it has.
+    """
+    config = read_json(Path(folder) / CONFIG_NAME)
+    stand_ins = config.get("stand_ins") or {}
+    stand_ins |= {direction_key(calibrated.direction): calibrated.stand_ins._asdict()}
     entries = {
         "confidence": asdict(calibrated.calibration),
         "warning_limits": asdict(calibrated.limits),
+        "stand_ins": stand_ins,
     }
     update_json(Path(folder) / CONFIG_NAME, entries)
 

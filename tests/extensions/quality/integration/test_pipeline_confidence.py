@@ -11,7 +11,9 @@ from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.protection.stand_ins import StandIns
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.text.languages import NO_DIRECTION
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 TEXTS = [*TINY_SENTENCES, "Two dogs\n\nrun. Across 1999 grasses.", "", " \n"]
@@ -95,11 +97,13 @@ def test_calibrate_stores_the_calibration(tiny_tokenizer, tmp_path, capsys):
     assert "mean_log_probability: weight " in printed
     assert "length ratio: 1.0" in printed
     assert "Spearman's correlation " in printed
-    assert "has `confidence` and `warning_limits`" in printed
+    assert "has `confidence`, `warning_limits` and `stand_ins`" in printed
+    assert "stand-ins for text to keep: none" in printed
     config = VanillaTransformerConfig.from_pretrained(folder)
     assert Calibration.from_config(config).needs_alignments
     assert config.alignment_heads == [[0, 1]]
     assert WarningLimits.from_config(config).scripts == ["LATIN"]
+    assert StandIns.from_config(config, NO_DIRECTION) == StandIns()
     assert main(["translate", str(folder), "A man.", "--json"]) == 0
     assert '"confidence": 0.' in capsys.readouterr().out
 

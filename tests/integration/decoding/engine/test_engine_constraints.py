@@ -102,6 +102,20 @@ def test_engine_lets_a_prefix_continue_a_word():
     assert hypothesis.tokens[:3] == [7, 8, 9]
 
 
+def test_engine_continues_no_prefix_of_whole_words():
+    model = tiny_model(vocab_size=VOCAB, init_std=0.4)
+    options = {"target_prefix": "", "compile": False, "slots": 3, "max_new_tokens": 9}
+    ((plain,),) = Engine(model, **options).decode([DecodeRequest([5, EOS], [7])])
+    continuations = WordContinuations([plain.tokens[1]])
+    engine = Engine(model, word_continuations=continuations, **options)
+    prefixes = [[7], WholeWords([7]), WholeWords()]
+    requests = [DecodeRequest([5, EOS], prefix) for prefix in prefixes]
+    (stem,), (whole,), (none,) = engine.decode(requests)
+    ((free,),) = Engine(model, **options).decode([DecodeRequest([5, EOS])])
+    assert stem.tokens == plain.tokens and none.tokens == free.tokens
+    assert whole.tokens[0] == 7 and whole.tokens[1] != plain.tokens[1]
+
+
 @pytest.mark.parametrize("seed", sample(range(12), 0, 6))
 def test_engine_finds_constrained_hypotheses_of_definition(seed):
     model, options, sources, phrases = random_case(seed)

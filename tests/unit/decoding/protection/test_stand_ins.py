@@ -1,0 +1,139 @@
+"""Words that stand in for text to keep: which ones a model copies, and where they come back."""
+
+import re
+
+import pytest
+
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
+from vanilla_transformer.decoding.protection.stand_ins import (
+    StandIns,
+    find_forms,
+    probe_stand_ins,
+)
+from vanilla_transformer.decoding.sentences import Sentence, ignore
+from vanilla_transformer.decoding.translations import Link, Translation
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.protection import find_protected
+
+WORDS = StandIns(("Tom", "Maria", "Peter"), ("47", "83"), ("example.com",))
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "second"),
+    [
+        ("{name} saw %s.", ["Tom", "Maria"], ["Maria", "Peter"]),
+        ("You have %d of {count} files.", ["47", "83"], ["83", "47"]),
+        ("Tom saw `code`.", ["Maria"], ["Maria"]),
+        ("It is %dMB.", ["47"], ["83"]),
+        ("See https://a.example/x or me@mail.example.", ["example.com", "Tom"], None),
+        ("In 12,345.60 {a} ran.", ["12,345.60", "Tom"], ["83", "Maria"]),
+        ("I ran 🙂 <br>", None, None),
+        ("{a} {b} {c} {d} {e} {f} ran.", None, None),
+    ],
+)
+def test_choose_tells_words_by_the_kind_of_text(source, first, second):
+    kept = find_protected(source)
+    assert WORDS.choose(source, kept, 0) == first
+    if second is not None:
+        assert WORDS.choose(source, kept, 1) == second
+
+
+def test_probe_keeps_the_words_that_come_back():
+    """A model that spells numbers, transliterates names but three, and fails once for one."""
+    asked = []
+
+    def translate(texts):
+        asked.extend(texts)
+        texts = [re.sub(r"\d+", "viele", text) for text in texts]
+        texts = [re.sub(r"Peter(?! is)", "Pjotr", text) for text in texts]
+        return [re.sub("I saw Anna", "Ich sah Anja", text) for text in texts]
+
+    found = probe_stand_ins(translate, "en_XX")
+    names = ("Tom", "Maria", "John", "David", "Julia", "Robert", "Paul", "Daniel", "Anna")
+    assert found == StandIns(names, (), ("example.com", "google.com"))
+    assert len(asked) <= 100 and "Peter is here." not in asked
+    assert "Ich habe Tom gesehen." not in asked
+    probe_stand_ins(translate, "de")
+    assert "Ich habe Tom gesehen." in asked
+
+
+@pytest.mark.parametrize(
+    ("word", "translation", "keeps_ending", "found"),
+    [
+        ("Tom", "Das ist Tom.", False, ["Tom"]),
+        ("Tom", "Das ist Toms Hund, TOM!", False, ["Toms", "TOM"]),
+        ("Tom", "Das ist Toms Hund.", True, ["Tom"]),
+        ("Tom", "Tomaten, Atom", False, []),
+        ("47", "47 und 470", False, ["47"]),
+    ],
+)
+def test_find_forms_tells_endings_and_other_words(word, translation, keeps_ending, found):
+    places = find_forms(word, translation, keeps_ending)
+    assert [translation[start:end] for start, end in places] == found
+
+
+def search(source, *answers, count=1, alignment=()):
+    """Return the translation of a source by a model whose answers come one after the other, and
+    what the model reads.
+    """
+    read, left = [], list(answers)
+
+    def decode(sentences, options, report):
+        read.extend(sentence.text for sentence in sentences)
+        rows = []
+        for _ in sentences:
+            rows.append([Translation(left.pop(0), alignment=alignment)] * count)
+        return rows
+
+    options = TranslationOptions(num_return_sequences=count)
+    protected = ProtectedSearch(decode, options, stand_ins=lambda: WORDS)
+    ((answer, *_),) = protected([Sentence(source, "", [1])], ignore)
+    return answer.text, read
+
+
+@pytest.mark.parametrize(
+    ("source", "answers", "expected"),
+    [
+        ("{a} saw {b}.", ["Maria sah Tom."], "{b} sah {a}."),
+        ("{a}'s dog ran.", ["Toms Hund lief."], "{a}s Hund lief."),
+        ("The dog of {a} ran.", ["Toms Hund lief."], "{a} Hund lief."),
+        # A repeated or missing stand-in: the next one
+        ("{a} ran.", ["Tom und Tom.", "Maria lief."], "{a} lief."),
+        ("{a} ran.", ["Er lief.", "MARIA lief."], "{a} lief."),
+        # Both fail: the text around
+        ("{a} ran.", ["Er lief.", "Sie lief.", "lief."], "{a} lief."),
+        # Three do not change places without links.
+        ("{a}, {b}, {c} ran.", ["Maria, Tom, Peter.", "Maria, Peter, Tom."], "{a}, {b}, {c}."),
+    ],
+)
+def test_text_is_put_back_where_its_stand_in_is(source, answers, expected):
+    answer, read = search(source, *answers)
+    assert answer == expected
+    assert len(read) == len(answers) and "{a}" not in read[0]
+
+
+def test_texts_change_places_as_links_say():
+    source, shown, answer = "{a}, {b}, {c} ran.", "Tom, Maria, Peter ran.", "Maria, Tom, Peter."
+    links = []
+    for word in ("Tom", "Maria", "Peter"):
+        start, target = shown.index(word), answer.index(word)
+        links.append(Link(start, start + len(word), target, target + len(word), 1.0))
+    assert search(source, answer, alignment=links)[0] == "{b}, {a}, {c}."
+
+
+def test_every_hypothesis_has_the_text():
+    assert search("{a} ran.", "Tom lief.", count=3)[0] == "{a} lief."
+
+
+def test_configuration_has_the_words_of_each_direction():
+    class Config:
+        stand_ins = {"en-de": {"names": ["Tom"], "numbers": [], "domains": []}}
+
+    assert StandIns.from_config(Config, Direction("en", "de")) == StandIns(("Tom",))
+    assert StandIns.from_config(Config, NO_DIRECTION) is None
+    for damaged in ([], {"en-de": {"nouns": []}}, {"en-de": 3}):
+        Config.stand_ins = damaged
+        with pytest.raises(UserError, match="`stand_ins` in the configuration is damaged"):
+            StandIns.from_config(Config, Direction("en", "de"))

@@ -1,0 +1,228 @@
+"""
+Stand-ins: words that a model translates instead of text to keep.
+
+A model has never seen `{name}` or `https://a.example/x`. Made to write it, it writes it anywhere,
+and the sentence around it suffers. It has seen names, numbers and domains, and copies them to the
+right place. So a sentence is decoded with such words, and the text to keep is put back.
+
+Which words a model copies differs by direction: names are transliterated into Russian, and small
+numbers are spelled. A probe of a hundred sentences tells.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import regex
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.protection import KINDS, WORD_CHARACTER, Range, find_texts
+
+_NAMES = ("Tom", "Maria", "Anna", "John", "David", "Peter", "Julia", "Robert", "Paul", "Daniel")
+_NUMBERS = ("47", "83", "26", "64", "38", "92", "57", "75")
+_DOMAINS = ("example.com", "google.com")
+# Sentences of some languages that take a word; others get the ones of English.
+_FRAMES = {
+    "ar": ("رأيت {}.", "أين {}؟", "{} هنا.", "هذا من {} أيضا.", "اتصل بـ {} غدا."),
+    "de": (
+        "Ich habe {} gesehen.",
+        "Wo ist {}?",
+        "{} ist hier.",
+        "Das ist auch von {}.",
+        "Ruf morgen {} an.",
+    ),
+    "en": (
+        "I saw {}.",
+        "Where is {}?",
+        "{} is here.",
+        "This is from {}, too.",
+        "Call {} tomorrow.",
+    ),
+    "es": (
+        "He visto a {}.",
+        "¿Dónde está {}?",
+        "{} está aquí.",
+        "Esto también es de {}.",
+        "Llama a {} mañana.",
+    ),
+    "fr": ("J'ai vu {}.", "Où est {} ?", "{} est ici.", "C'est aussi de {}.", "Appelle {} demain."),
+    "it": ("Ho visto {}.", "Dov'è {}?", "{} è qui.", "Anche questo è di {}.", "Chiama {} domani."),
+    "ja": (
+        "{}を見ました。",
+        "{}はどこですか。",
+        "{}はここです。",
+        "これも{}からです。",
+        "明日{}に電話してください。",
+    ),
+    "nl": (
+        "Ik heb {} gezien.",
+        "Waar is {}?",
+        "{} is hier.",
+        "Dit is ook van {}.",
+        "Bel {} morgen.",
+    ),
+    "pl": (
+        "Widzę {}.",
+        "Gdzie jest {}?",
+        "{} jest tutaj.",
+        "To też jest od {}.",
+        "Zadzwoń jutro do {}.",
+    ),
+    "pt": (
+        "Eu vi {}.",
+        "Onde está {}?",
+        "{} está aqui.",
+        "Isto também é de {}.",
+        "Ligue para {} amanhã.",
+    ),
+    "ru": ("Я вижу {}.", "Где {}?", "{} здесь.", "Это тоже от {}.", "Позвони {} завтра."),
+    "tr": ("{} gördüm.", "{} nerede?", "{} burada.", "Bu da {} için.", "Yarın {} ara."),
+    "zh": ("我看见了{}。", "{}在哪里？", "{}在这里。", "这也是{}的。", "明天给{}打电话。"),
+}
+_MOST_FAILURES = 1
+_BESIDE_WORD = regex.compile(WORD_CHARACTER, regex.V1)
+# Fields whose value is a number
+_NUMBER_FIELD = regex.compile(
+    r"%(?:\d+\$)?[-+0# ]*\d*(?:hh?|ll?|[jztLq])?[diuxX]|%n|%L\d|%\(n\w*\)d"
+    r"|[%#$@]?\{{1,2}\s*[%$]?(?:n|num|number|count|total|size|amount)\s*\}{1,2}"
+)
+# Tags and entities without a word, and codes that close
+_NO_WORD = regex.compile(r"</.*|<(?:br|hr|img|wbr|input)\b[^<>]*>|&[^;]*;|%%|\[/.*", regex.I)
+_KINDS_OF_WORDS = {"url": "domains", "email": "domains", "emoji": None, "number": None}
+_EXPRESSIONS = {
+    name: regex.compile("|".join(f"(?:{text})" for text in KINDS[name].expressions), regex.V1)
+    for name in _KINDS_OF_WORDS
+}
+
+# Returns the translation of each source.
+TranslateTexts = Callable[[Sequence[str]], Sequence[str]]
+
+
+class StandIns(NamedTuple):
+    """Words that a model copies in a direction, the best ones first."""
+
+    names: Sequence[str] = ()
+    numbers: Sequence[str] = ()
+    domains: Sequence[str] = ()
+
+    @classmethod
+    def from_config(cls, config: Any, direction: Direction) -> "StandIns | None":
+        """Return the words that the configuration of a model has as `stand_ins` for a direction, or
+        None.
+
+        Raises:
+            UserError: The entry is damaged.
+        """
+        stored = getattr(config, "stand_ins", None)
+        if stored is None:
+            return None
+        try:
+            words = stored.get(direction_key(direction))
+            return None if words is None else cls(**{name: tuple(words[name]) for name in words})
+        except (AttributeError, TypeError) as error:
+            raise UserError(
+                "`stand_ins` in the configuration is damaged. Remove it, or run "
+                "`vanilla-transformer calibrate` again."
+            ) from error
+
+    def choose(self, source: str, kept: Sequence[Range], attempt: int) -> list[str] | None:
+        """
+        Return the text instead of each kept range of a source; None if there are too few
+        words.
+
+        Numbers, emoji and tags without a word stand for themselves at first.
+
+        Args:
+            attempt: The number of times that others were tried for this source.
+        """
+        texts = [source[start:end] for start, end in kept]
+        kinds = [self._kind(source, span, attempt) for span in kept]
+        if not any(kinds):
+            return None
+        queues = {name: iter(self._words_of(name, source, attempt)) for name in self._fields}
+        used = set[str]()
+        chosen = []
+        for text, kind in zip(texts, kinds, strict=True):
+            word: str | None = text
+            if kind is not None:
+                word = next((word for word in queues[kind] if word not in used), None)
+            if word is None:
+                return None
+            used.add(word)
+            chosen.append(word)
+        return chosen
+
+    def _kind(self, source: str, span: Range, attempt: int) -> str | None:
+        """Return the kind of word that stands for a range of a source, or None for itself."""
+        start, end = span
+        text = source[start:end]
+        if _NO_WORD.fullmatch(text):
+            return None
+        kind = next((name for name in _EXPRESSIONS if _EXPRESSIONS[name].fullmatch(text)), "")
+        if kind == "number" and attempt:
+            return "numbers"
+        if kind:
+            return _KINDS_OF_WORDS[kind]
+        touches = source[max(0, start - 1) : start] + source[end : end + 1]
+        if _NUMBER_FIELD.fullmatch(text) or _BESIDE_WORD.search(touches):
+            return "numbers"
+        return "names"
+
+    def _words_of(self, kind: str, source: str, attempt: int) -> Iterator[str]:
+        """Yield the words for a kind that the source lacks, and then words of other kinds."""
+        words = list(getattr(self, kind))
+        if words and attempt:
+            first = attempt * len(words) // 2
+            words = [*words[first:], *words[:first]]
+        order = {"names": (), "numbers": (self.names,), "domains": (self.names,)}
+        for others in (*order[kind], self.numbers):
+            words += others
+        for word in words:
+            if word not in source:
+                yield word
+
+
+def direction_key(direction: Direction) -> str:
+    """Return the name of a direction in a configuration, which is empty where a model has one."""
+    return "-".join(filter(None, direction))
+
+
+def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns:
+    """
+    Return the words that a model copies in four of five sentences, those first that it copies in
+    all.
+
+    Args:
+        translate: The model, in one direction.
+        language: The code of its source language, if it is known.
+    """
+    code = (language or "en").replace("_", "-").partition("-")[0]
+    failures = dict.fromkeys([*_NAMES, *_NUMBERS, *_DOMAINS], 0)
+    for frame in _FRAMES.get(code, _FRAMES["en"]):
+        words = [word for word, count in failures.items() if count <= _MOST_FAILURES]
+        translations = translate([frame.format(word) for word in words]) if words else []
+        for word, translation in zip(words, translations, strict=True):
+            failures[word] += len(find_texts([word], translation)[word]) != 1
+    kinds = []
+    for candidates in (_NAMES, _NUMBERS, _DOMAINS):
+        copied = [word for word in candidates if failures[word] <= _MOST_FAILURES]
+        kinds.append(tuple(sorted(copied, key=failures.__getitem__)))
+    return StandIns(*kinds)
+
+
+def find_forms(word: str, translation: str, keeps_ending: bool) -> list[Range]:
+    """
+    Return where a translation has a word in any case and with an ending, as languages inflect
+    names.
+
+    Args:
+        keeps_ending: Whether the ending is no part of the place, because the source has one, too.
+    """
+    if not word.isalpha():
+        return find_texts([word], translation)[word]
+    form = rf"(?i)(?<!{WORD_CHARACTER}){word}(['’]?\p{{L}}{{0,3}})(?!{WORD_CHARACTER})"
+    places = []
+    for match in regex.finditer(form, translation, regex.V1):
+        end = match.start(1) if keeps_ending else match.end()
+        places.append((match.start(), end))
+    return places

@@ -151,9 +151,9 @@ def pipeline(tiny_tokenizer):
     return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8)
 
 
-PAGE = "".join(f"<p>The dog number {number} sleeps.</p>\n" for number in range(400))
+PAGE = "".join(f"<p>The dog number {number} sleeps.</p>\n" for number in range(150))
 LONG = 300  # seconds: calls are counted, whose time is that of the machine
-MOST_CALLS = 6  # of the model: the one at work, and the batch beside sentences of the page
+MOST_CALLS = 4  # of the model: the one at work, and the batch beside sentences of the page
 
 
 def test_weblate_gets_its_batch_between_the_sentences_of_a_document(pipeline):
@@ -177,4 +177,4 @@ def test_weblate_gets_its_batch_between_the_sentences_of_a_document(pipeline):
         assert len(weblate.translate(MESSAGES)) == BATCH
         assert len(calls) - before <= MOST_CALLS
         assert translated.result().status_code == 200
-    assert calls.count("html") > 2 * MOST_CALLS
+    assert calls.count("html") > MOST_CALLS

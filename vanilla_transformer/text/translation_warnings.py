@@ -238,7 +238,7 @@ def _write_in_ascii(match: regex.Match[str]) -> str:
     return str(int(match[0]))
 
 
-_YEARS_OF_BUDDHA = 543  # before those of the common era
+_YEARS_OF_BUDDHA = 543  # before the first year of the common era
 # Other ways to write dates, times, years and centuries, and how they are read
 _NOTATIONS: list[tuple[regex.Pattern[str], str | Callable[[regex.Match[str]], str]]] = [
     (regex.compile(r"[\p{Nd}--[0-9]]", regex.V1), _write_in_ascii),

@@ -213,51 +213,37 @@ def has_other_numbers(source: str, translation: str, spelled_out: int = _SPELLED
     return any(len(number) > _LONGEST_WORD or int(number or 0) > spelled_out for number in lone)
 
 
-def _halve_day(match: regex.Match[str]) -> str:
-    return str(int(match[0]) - 12)
-
-
-def _shorten_century(match: regex.Match[str]) -> str:
-    return str(int(match[1]) + 1)
-
-
-def _lengthen_decade(match: regex.Match[str]) -> str:
-    return f"{int(match[1]) - 1}{match[2]}"
-
-
 def _lengthen_year(match: regex.Match[str]) -> str:
     century, year, _, last_year = match.groups()
     return match[0] + century if last_year > year else match[0]
 
 
-def _change_calendar(match: regex.Match[str]) -> str:
-    return str(int(match[0]) - _YEARS_OF_BUDDHA)
-
-
-def _write_in_ascii(match: regex.Match[str]) -> str:
-    return str(int(match[0]))
-
-
 _YEARS_OF_BUDDHA = 543  # before the first year of the common era
 # Other ways to write dates, times, years and centuries, and how they are read
 _NOTATIONS: list[tuple[regex.Pattern[str], str | Callable[[regex.Match[str]], str]]] = [
-    (regex.compile(r"[\p{Nd}--[0-9]]", regex.V1), _write_in_ascii),
+    (regex.compile(r"[\p{Nd}--[0-9]]", regex.V1), lambda match: str(int(match[0]))),
     # 24.9.1759 as 24 September 1759
     (regex.compile(r"(?<!\d)(\d{1,2})\.(\d{1,2})\.(?=\d{4}(?!\d))"), r"\1 \2 "),
     # 11 h 20, 11時20分 and 11시 20분 as 11:20, 0230 UTC as 2:30, 23:35 as 11:35, and 11:00 as 11
     (regex.compile(_HOUR_AND_MINUTES), ":"),
     (regex.compile(r"(?<!\d)(\d\d)(?=\d\d\s?(?:UTC|GMT)\b)"), r"\1:"),
-    (regex.compile(r"(?<![\d.,:])(?:1[3-9]|2[0-3])(?=[.,:፡：][0-5]\d(?![.,:]?\d))"), _halve_day),
+    (
+        regex.compile(r"(?<![\d.,:])(?:1[3-9]|2[0-3])(?=[.,:፡：][0-5]\d(?![.,:]?\d))"),
+        lambda match: str(int(match[0]) - 12),
+    ),
     (regex.compile(r"(?<=\d)[.,:፡：]00(?![.,:፡：]?\d)"), ""),
     # 1995-96 as 1995-1996, and the Buddhist year 2553 as 2010
     (regex.compile(r"(?<!\d)(\d\d)(\d\d)(\s?[-–/]\s?)(?=(\d\d)(?![\d/-]))"), _lengthen_year),
-    (regex.compile(r"(?<=พ\.ศ\.\s?)\d{4}"), _change_calendar),
+    (regex.compile(r"(?<=พ\.ศ\.\s?)\d{4}"), lambda match: str(int(match[0]) - _YEARS_OF_BUDDHA)),
     # 1400-luku, 1400-tallet and the 1400s as the 15th century, and 20世纪70年代 as the 1970s
     (
         regex.compile(r"(?<!\d)(1?\d)00(?=-(?:lu[kv]u|tal|\s(?:ja|och|og)\s)|s\b)"),
-        _shorten_century,
+        lambda match: str(int(match[1]) + 1),
     ),
-    (regex.compile(r"(?<!\d)(\d\d?)\s?世[纪紀]\s?(\d0)(?=\s?年代)"), _lengthen_decade),
+    (
+        regex.compile(r"(?<!\d)(\d\d?)\s?世[纪紀]\s?(\d0)(?=\s?年代)"),
+        lambda match: f"{int(match[1]) - 1}{match[2]}",
+    ),
 ]
 
 

@@ -1,5 +1,6 @@
 """Weblate, a web site of translators, asks the service as it asks LibreTranslate."""
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -178,3 +179,16 @@ def test_weblate_gets_its_batch_between_the_sentences_of_a_document(pipeline):
         assert len(calls) - before <= MOST_CALLS
         assert translated.result().status_code == 200
     assert calls.count("html") > MOST_CALLS
+
+
+# Texts in which Weblate put a mark in the place of each placeholder
+MARKED = ["Delete [X7X] files?", "[X0X]: saved to [X14X]", "Bold [X5X]text[X13X]"]
+
+
+def test_weblate_gets_its_marks_back(pipeline):
+    """Weblate also finds a mark with spaces before its last bracket."""
+    with serving(translate_with(pipeline)) as server:
+        answers = Weblate(server.address, seconds=LONG).translate(MARKED)
+    for text, answer in zip(MARKED, answers, strict=True):
+        marks = re.findall(r"(\[X\d+X)\]", text)
+        assert sorted(re.findall(r"(\[X\d+X) *\]", answer)) == sorted(marks)

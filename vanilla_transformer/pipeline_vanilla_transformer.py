@@ -44,12 +44,20 @@ _ORDINAL = r"(?<![\w.,:/'’-])[1-9]\d?\."
 _WHITE = r"[\s\x1c-\x1f]"  # as of `str.isspace`
 # The white space after these marks (and closing quotation marks and brackets), which may be none,
 # as the last group.
-_SENTENCE_GAP = regex.compile(
-    rf"""{_END_BEFORE_SPACE}(?<!{_ORDINAL})["'”’»)\]\p{{M}}\p{{Cf}}]*({_WHITE}+)"""
+_CLOSING = r"""["'”’»)\]\p{M}\p{Cf}]"""
+_GAP = (
+    rf"""{_END_BEFORE_SPACE}(?<!{_ORDINAL}){_CLOSING}*({_WHITE}+)"""
     rf"""|(?<!{_END}){_END}(?:{_END}|[」』”’）\p{{M}}\p{{Cf}}])*+(?:["'»)\]]++({_WHITE}+)|({_WHITE}*+))"""
-    rf"(?!{_END}|[」』”’）])",
-    regex.V1,
+    rf"(?!{_END}|[」』”’）])"
 )
+# After a period, no sentence begins in lower case, nor with the number of "N°.". A single quotation
+# mark before the word may be an apostrophe, as in 'n Hond.
+_NO_END = (
+    rf"""(?!\.{_CLOSING}*+{_WHITE}++["“„«(\[]*+\p{{Ll}})"""
+    rf"(?!(?<=\b[Nn][°º])\.{_WHITE}++\d)"
+)
+_SENTENCE_GAP = regex.compile(_NO_END + _GAP, regex.V1)
+_GAP_OF_LOWER_CASE = regex.compile(_GAP, regex.V1)
 # Where a sentence may be cut: between letters as they are read, between letters with their marks,
 # and anywhere.
 _PIECES = [regex.compile(pattern) for pattern in (r"\X", r"(?s:.)\p{M}*+", r"(?s:.)")]
@@ -498,8 +506,12 @@ def split_lines(text: str) -> list[Segment]:
 
 
 def split_sentences(line: Segment) -> Iterator[Segment]:
-    """Split a line into sentences; the last one keeps the line's separator."""
-    return _split_at(_SENTENCE_GAP, line)
+    """Split a line into sentences; the last one keeps the line's separator.
+
+    Only in a line without capitals, a sentence after a period begins in lower case.
+    """
+    gap = _GAP_OF_LOWER_CASE if line.text.islower() else _SENTENCE_GAP
+    return _split_at(gap, line)
 
 
 def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:

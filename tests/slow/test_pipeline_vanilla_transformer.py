@@ -7,7 +7,9 @@ import pytest
 from vanilla_transformer.pipeline_vanilla_transformer import split_lines, split_sentences
 
 
-@pytest.mark.parametrize("piece", [" ", "\n", ".", "。", '."', "。）", "α;", "។ល។", ".\u0301"])
+@pytest.mark.parametrize(
+    "piece", [" ", "\n", ".", "。", '."', "。）", "α;", "។ល។", ".\u0301", ". a", '. "A', "N°. 1"]
+)
 @pytest.mark.parametrize("end", ["", "b"])
 def test_split_lines_and_sentences_take_linear_time(piece, end):
     text = "a" + piece * 100_000 + end

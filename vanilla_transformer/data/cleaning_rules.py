@@ -47,7 +47,7 @@ RULES = {
     "max_characters": "with more characters than max_characters",
     "max_character_ratio": "beyond max_character_ratio",
     "min_letter_ratio": "with a smaller share of letters than min_letter_ratio",
-    "other_numbers": "with a number, up to 12 maybe as a word, that only one side has",
+    "other_numbers": "with a number, up to 100 maybe as a word, that only one side has",
     "other_scripts": "with a side without the scripts that their corpus uses",
     "other_languages": "with a side that is clearly not in its language, which needs py3langid",
     "duplicates": (
@@ -173,6 +173,7 @@ class CleaningRules(Schema, frozen=True):
 DROPPED = {name: text for name, text in RULES.items() if name not in CleaningRules.model_fields}
 # Pairs at the beginning of a corpus, whose scripts and lengths stand for the whole corpus
 SAMPLED_PAIRS = 10_000
+_SPELLED_OUT = 100  # the largest number that one side may have as a word
 
 
 @dataclass(frozen=True)
@@ -251,9 +252,9 @@ def is_marked_up(pair: SentencePair) -> bool:
 
 def has_unequal_numbers(pair: SentencePair) -> bool:
     """Return whether a side has a number that the other one lacks, as in the warning of
-    translations.
+    translations, but for numbers up to 100, which a translator may have written as words.
     """
-    return has_other_numbers(pair.source, pair.target)
+    return has_other_numbers(pair.source, pair.target, _SPELLED_OUT)
 
 
 def is_in_other_scripts(pair: SentencePair, scripts: Sequence[Sequence[str]]) -> bool:

@@ -29,6 +29,14 @@ _WITH_ORDINALS = re.compile(
 _NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
 _ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
 _ORDINALS = regex.compile(rf"{_NUMBER})")
+# The period of an abbreviation or of the number of a year, before a word in lower case, a hyphen or
+# a slash, and of the sign of a number. A single quotation mark may be an apostrophe, as in 'n Hond.
+_WITHIN_SENTENCE = regex.compile(
+    r"""\.(?=\.{0,2}+["”»)\]\p{M}\p{Cf}]*+\s++["“„«(\[]*+\p{Ll})"""
+    r"|\.(?<=\d\.)(?=[-–—/º])|\.(?<=\b[Nn][°º]\.)(?=\s*+\d)"
+)
+# Commas of Burmese, and its mark of the genitive, which end sentences for sentencex
+_NO_ENDS = str.maketrans("၊၏", ",,")
 # Khmer and Tibetan marks, and the Greek question mark
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")
 
@@ -36,7 +44,7 @@ _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")
 class AbbreviationSplitter:
     """
     Split a text where a sentence ends, and not after an abbreviation, an ordinal or the number of
-    an item.
+    an item. A sentence after a period begins in lower case only if the whole text has no capitals.
 
     This is sentencex with its lists of words.
 
@@ -77,11 +85,13 @@ class AbbreviationSplitter:
     def _split(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
-                plain = _LONG_SPACES.sub(" ", text)
+                plain = _LONG_SPACES.sub(" ", text).translate(_NO_ENDS)
                 sentences = self._segment(self.language, plain)
                 if len(sentences) > 1:
-                    without_numbers = self._numbers.sub(",", plain)
-                    sentences = self._segment(self.language, without_numbers)
+                    ends = self._numbers.sub(",", plain)
+                    if not plain.islower():
+                        ends = _WITHIN_SENTENCE.sub(",", ends)
+                    sentences = self._segment(self.language, ends)
         except UserError as error:
             message = "%.80r is split after each mark that ends a sentence, because %s"
             logger.warning(message, text, error)

@@ -9,7 +9,7 @@ reference, and apply to the pairs of a corpus as well.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -45,13 +45,24 @@ _PHRASE_WORDS = 2
 _PHRASE_CHARACTERS = 8
 _LONGEST_PHRASE = 8
 _SPELLED_OUT = 12  # numbers up to this one are often written as words
+_LONGEST_WORD = 3  # digits of a number that may be written as a word
 _REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
 _FOREIGN_SHARE = 0.05  # of the letters of a text
 _NAMES = 3  # at most, which tell no script; more words in capitals or in title case are a sentence
 USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
 _SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
 _LENGTH_QUANTILES = (0.001, 0.999)
-_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f]\d+)*")
+_DIGIT = re.compile(r"\d")
+# Digits in groups of three after spaces or Arabic commas, and digits with any other separators
+_NUMBER = regex.compile(
+    r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f،٬]\d{3}(?!\d))++(?:[.,٫]\d++)?"
+    r"|\d++(?:[.,:٫፡：'\u2019]\d++)*+"
+)
+# Ordinals and decades of English, for which all languages have words
+_ORDINAL = regex.compile(r"\d++(?:,\d++)*+(?=(?:st|nd|rd|th|s)\b)")
+# Chinese, Japanese and Korean powers of ten, which stand for zeros, as in 10万4500 or 3억 4천만
+_POWER_OF_TEN = regex.compile(r"(?<=\d)\s?[百千万萬亿億兆백천만억조]++(?:\s(?=\d))?")
+_HOUR_AND_MINUTES = r"(?<=\d)\s?(?:[hH時时点點시]|Uhr|နာရီ)\s?(?=\d\d(?!\d))"
 # Signs or letters that follow each other, maybe each after a space: aaaa, //////, hahahaha, _ _ _ _
 _LOOP = re.compile(rf"([^\s\d]{{1,20}}?)(\s?)(?:\1\2){{{_REPEATED_SIGNS - 2},}}\1")
 _ELLIPSIS = re.compile(r"(?<!\.)\.{3,6}(?!\.)")
@@ -106,8 +117,8 @@ def find_warnings(
       one piece.
     - "repetition": a word comes 3 times in a row, a phrase of 2 to 8 words twice, or a sign 4
       times, unless the source repeats one.
-    - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be
-      written as words.
+    - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12,
+      ordinals and decades may be written as words.
     - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in
       the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
@@ -182,21 +193,77 @@ def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
     return 1 + most // size
 
 
-def has_other_numbers(source: str, translation: str) -> bool:
+def has_other_numbers(source: str, translation: str, spelled_out: int = _SPELLED_OUT) -> bool:
     """Return whether one side has a number that the other side neither has nor may have written as
     a word.
+
+    Args:
+        spelled_out: The largest number that may be a word, besides English ordinals and decades.
     """
-    source_numbers = Counter(map(_digits, _NUMBER.findall(source)))
-    numbers = Counter(map(_digits, _NUMBER.findall(translation)))
+    if not _DIGIT.search(source) and not _DIGIT.search(translation):
+        return False
+    texts = [_in_one_notation(source), _in_one_notation(translation)]
+    strip_zeros = any(map(_POWER_OF_TEN.search, texts))
+    source_numbers, numbers = (_count_numbers(_NUMBER, text, strip_zeros) for text in texts)
     missing, added = source_numbers - numbers, numbers - source_numbers
     if missing and added:
         return True
-    return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
+    ordinals = _count_numbers(_ORDINAL, "\n".join(texts), strip_zeros)
+    lone = missing + added - ordinals
+    return any(len(number) > _LONGEST_WORD or int(number or 0) > spelled_out for number in lone)
 
 
-def _digits(number: str) -> str:
-    """Return the digits of a number, without separators, which differ among languages."""
-    return "".join(str(int(character)) for character in number if character.isdecimal())
+def _lengthen_year(match: regex.Match[str]) -> str:
+    century, year, _, last_year = match.groups()
+    return match[0] + century if last_year > year else match[0]
+
+
+_YEARS_OF_BUDDHA = 543  # before the first year of the common era
+# Other ways to write dates, times, years and centuries, and how they are read
+_NOTATIONS: list[tuple[regex.Pattern[str], str | Callable[[regex.Match[str]], str]]] = [
+    (regex.compile(r"[\p{Nd}--[0-9]]", regex.V1), lambda match: str(int(match[0]))),
+    # 24.9.1759 as 24 September 1759
+    (regex.compile(r"(?<!\d)(\d{1,2})\.(\d{1,2})\.(?=\d{4}(?!\d))"), r"\1 \2 "),
+    # 11 h 20, 11時20分 and 11시 20분 as 11:20, 0230 UTC as 2:30, 23:35 as 11:35, and 11:00 as 11
+    (regex.compile(_HOUR_AND_MINUTES), ":"),
+    (regex.compile(r"(?<!\d)(\d\d)(?=\d\d\s?(?:UTC|GMT)\b)"), r"\1:"),
+    (
+        regex.compile(r"(?<![\d.,:])(?:1[3-9]|2[0-3])(?=[.,:፡：][0-5]\d(?![.,:]?\d))"),
+        lambda match: str(int(match[0]) - 12),
+    ),
+    (regex.compile(r"(?<=\d)[.,:፡：]00(?![.,:፡：]?\d)"), ""),
+    # 1995-96 as 1995-1996, and the Buddhist year 2553 as 2010
+    (regex.compile(r"(?<!\d)(\d\d)(\d\d)(\s?[-–/]\s?)(?=(\d\d)(?![\d/-]))"), _lengthen_year),
+    (regex.compile(r"(?<=พ\.ศ\.\s?)\d{4}"), lambda match: str(int(match[0]) - _YEARS_OF_BUDDHA)),
+    # 1400-luku, 1400-tallet and the 1400s as the 15th century, and 20世纪70年代 as the 1970s
+    (
+        regex.compile(r"(?<!\d)(1?\d)00(?=-(?:lu[kv]u|tal|\s(?:ja|och|og)\s)|s\b)"),
+        lambda match: str(int(match[1]) + 1),
+    ),
+    (
+        regex.compile(r"(?<!\d)(\d\d?)\s?世[纪紀]\s?(\d0)(?=\s?年代)"),
+        lambda match: f"{int(match[1]) - 1}{match[2]}",
+    ),
+]
+
+
+def _in_one_notation(text: str) -> str:
+    for pattern, notation in _NOTATIONS:
+        text = pattern.sub(notation, text)
+    return text
+
+
+def _count_numbers(pattern: regex.Pattern[str], text: str, strip_zeros: bool) -> Counter[str]:
+    """Count numbers by their digits, without separators, which differ among languages, and leading
+    zeros, and also without zeros at the end if powers of ten may stand for them.
+    """
+    counts: Counter[str] = Counter()
+    for number in pattern.findall(_POWER_OF_TEN.sub("", text)):
+        digits = "".join(filter(str.isdecimal, number)).lstrip("0")
+        if strip_zeros:
+            digits = digits.rstrip("0")
+        counts[digits] += 1
+    return counts
 
 
 def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.data.cleaning import CleaningReport, clean_text, find_duplicates
-from vanilla_transformer.data.cleaning_rules import DROPPED, RULES, CleaningRules, hash_pair
+from vanilla_transformer.data.cleaning_rules import (
+    DROPPED,
+    RULES,
+    CleaningRules,
+    has_unequal_numbers,
+    hash_pair,
+)
 from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
@@ -102,6 +108,12 @@ def test_find_duplicates_keeps_distinct_pairs(numbers):
     copies = find_duplicates(b"".join(hashes))
     kept = [number for number, copy in zip(numbers, copies, strict=True) if not copy]
     assert kept == list(dict.fromkeys(numbers))
+
+
+def test_numbers_up_to_100_may_be_words_of_one_side():
+    assert not has_unequal_numbers(SentencePair("For 30 years.", "Kolmekymmentä vuotta."))
+    assert has_unequal_numbers(SentencePair("For 30 years.", "40 vuotta."))
+    assert has_unequal_numbers(SentencePair("In 2010.", "Silloin."))
 
 
 def test_hash_pair_separates_the_sides():

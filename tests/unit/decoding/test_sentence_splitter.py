@@ -79,6 +79,34 @@ def test_splitters_do_not_cut_after_ordinals_and_numbers_of_items(language, sent
     assert split(" ".join(sentences)) == sentences
 
 
+# The language, and sentences within which the splitters cut no more
+WITHIN = [
+    ("et", ["Ta lõpetas 1950. aastal kooli.", "Siis ta läks."]),
+    ("bs", ["Rođen je 1839. godine.", "Bio je pisac."]),
+    ("lv", ["Tas notika 1995.-1996. gada sezonā.", "Tad viņš aizgāja."]),
+    ("sr", ["Рођен је 1950. године.", "Био је писац."]),
+    ("hr", ["Od 1995./1996. sezone igra.", "Tada je otišao."]),
+    ("de", ["Piquet Jr. crashte.", "Er kam ins Ziel."]),
+    ("lt", ["Jis surinko 88 proc. taškų.", "Buvo 11 val. vietos laiku."]),
+    ("fr", ["Le brevet N°. 1026 est ici.", "Il dort."]),
+    ("pt", ["A lei n°. 12 vale.", "Sim."]),
+    ("gl", ["O 3.º rexemento durme.", "Chove en Ga. (e na costa)."]),
+    ("en", ["Well... maybe.", "He said “no.” and left.", "It rains in Can. “too.”"]),
+    ("my", ["မြန်မာ၊ ထိုင်း၏ မြို့။", "ရုရှား။"]),
+    # A text without capitals, and apostrophes of words that begin sentences
+    ("en", ["hello there.", "how are you.", "fine."]),
+    ("af", ["Dit is so.", "'n Hond slaap."]),
+]
+
+
+@pytest.mark.parametrize(("language", "sentences"), WITHIN)
+def test_splitters_do_not_cut_before_lower_case(language, sentences):
+    text = " ".join(sentences)
+    assert split_simply(text) == sentences
+    if language != "af":  # sentencex leaves the apostrophe at the sentence before
+        assert AbbreviationSplitter(language)(text) == sentences
+
+
 def test_ordinals_end_in_a_period_where_the_days_of_cldr_do():
     languages = _WITH_ORDINALS.pattern.split("|")
     patterns = {code: Locale.parse(code).date_formats["long"].pattern for code in languages}

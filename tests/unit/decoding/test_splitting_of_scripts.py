@@ -23,7 +23,8 @@ STARTS_WITH_MARK = regex.compile(r"\p{M}")
 
 def texts(script):
     space = SCRIPTS[script][3]
-    return st.lists(sentences(script), min_size=1, max_size=5).map(space.join)
+    in_capitals = sentences(script).map(str.capitalize)
+    return st.lists(in_capitals, min_size=1, max_size=5).map(space.join)
 
 
 @each_script

@@ -10,6 +10,7 @@ from vanilla_transformer.text.translation_warnings import (
     WARNINGS,
     WarningLimits,
     find_warnings,
+    has_other_numbers,
     length_ratio,
     measure_limits,
     most_repeats,
@@ -71,6 +72,68 @@ FRENCH = [unicodedata.normalize(form, "déjà vu à côté près") for form in (
 )
 def test_find_warnings(source, translation, expected):
     assert find_warnings(source, translation, ANY) == expected
+
+
+SAME_NUMBERS = [
+    # times
+    ("Just after 11:00.", "Peu après 11 h."),
+    ("Just after 11:00.", "Peu après 11\u00a0h\u00a000."),
+    ("At 11:20.", "11時20分になると。"),
+    ("At 11:20.", "11 点 20 分。"),
+    ("At 11:20.", "11시 20분에."),
+    ("At 11:20.", "Um 11 Uhr 20."),
+    ("At 11:00.", "ከ11፡00 በኋላ።"),
+    ("At 9:30 (0230 UTC).", "Kello 9.30 (2.30 UTC)."),
+    ("At 8:46 a.m.", "Ровно в 08:46."),
+    ("By 11:35 pm.", "Kello 23.35."),
+    ("At 1200 GMT.", "Vers 12 h 00 GMT."),
+    ("It costs 11.00 euros.", "Es kostet 11 Euro."),
+    # ordinals and decades
+    ("His 60th goal.", "Hänen kuudeskymmenes maalinsa."),
+    ("His 1,000th stamp.", "Hänen tuhannes postimerkkinsä."),
+    ("In the 15th century.", "1400-luvulla."),
+    ("In the 18th and 19th centuries.", "På 1700- och 1800-talet."),
+    ("In the 1970s.", "20 世纪 70 年代。"),
+    ("In the 1970s.", "في السبعينيات."),
+    # years and dates
+    ("Since 1995-96.", "1995-1996년 이후."),
+    ("On September 24, 1759.", "24.9.1759."),
+    ("In 2010.", "ปี พ.ศ. 2553"),
+    # groups of digits and powers of ten
+    ("A lease of 9,000 years.", "Un bail de 9\u2009000 ans."),
+    ("Some 783,562 square kilometers.", "Noin 783 562 neliökilometriä."),
+    ("It has 783,562 parts.", "تحتل 783،562 جزءا"),
+    ("Some 1.2 million signatures.", "120万人の署名。"),
+    ("Some 104,500 barrels.", "10万4500バレル。"),
+    ("From 340 to 500 million.", "3억 4천만에서 5억."),
+]
+OTHER_NUMBERS = [
+    ("At 11:20.", "Um 11:30."),
+    ("At 11:20.", "11時30分。"),
+    ("In the 15th century.", "1500-luvulla."),
+    ("In the 15th century.", "Im 16. Jahrhundert."),
+    ("In the 1970s.", "20 世纪 60 年代。"),
+    ("Since 1995-96.", "Seit 1995-1997."),
+    ("Since 1995.", "Seit 1995-96."),
+    ("On September 24, 1759.", "25.9.1759."),
+    ("Some 9,000 men.", "9 500 miestä."),
+    ("Some 1.2 million men.", "130万人。"),
+    ("It costs 11.50 euros.", "Es kostet 11 Euro."),
+]
+
+
+def test_numbers_in_other_notations_are_no_other_numbers():
+    assert [pair for pair in SAME_NUMBERS if has_other_numbers(*pair)] == []
+    swapped = [pair[::-1] for pair in SAME_NUMBERS]
+    assert [pair for pair in swapped if has_other_numbers(*pair)] == []
+    assert [pair for pair in OTHER_NUMBERS if not has_other_numbers(*pair)] == []
+
+
+def test_numbers_up_to_a_limit_may_be_words():
+    pair = "For 30 years, 15 banks and 100 men.", "Kolmekymmentä vuotta, viisitoista pankkia."
+    assert has_other_numbers(*pair) and not has_other_numbers(*pair, spelled_out=100)
+    assert has_other_numbers("For 30 years.", "40 vuotta.", spelled_out=100)
+    assert has_other_numbers("For 200 years.", "Kaksisataa vuotta.", spelled_out=100)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class ModelLoader:
                         "The models in memory are at work, with no room for more "
                         "(--max_loaded). Try again later."
                     )
-                    raise Refusal(503, reason)
+                    raise Refusal(429, reason)
                 least_recently_used = min(idle, key=lambda model: model.last_used)
                 least_recently_used.loaded = None
                 self._loaded.remove(least_recently_used)
@@ -231,7 +231,7 @@ class ServedModel:
             for start in range(0, len(sentences), most):
                 chunk = by_length[start : start + most]
                 texts = [sentences[position] for position in chunk]
-                part = request._replace(texts=texts)
+                part = request._replace(texts=texts, is_part=len(sentences) > most)
                 rows = await self.batcher.translate(part)
                 answers |= zip(chunk, [row[0] for row in rows], strict=True)
             return [answers[position] for position in range(len(sentences))]

@@ -36,6 +36,8 @@ class TextRequest(NamedTuple):
         format: The format of documents.
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
+        is_part: Whether the texts are some of the sentences of a document. They wait as a large
+            request does, although they are few at a time.
     """
 
     texts: Any
@@ -44,6 +46,7 @@ class TextRequest(NamedTuple):
     format: str = TEXT
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str | None] | None = None
+    is_part: bool = False
 
 
 class QueuedText(NamedTuple):
@@ -70,6 +73,7 @@ class QueuedRequest:
 
     client: str
     texts: deque[QueuedText]
+    is_part: bool = False
 
 
 class FairQueue:
@@ -95,15 +99,16 @@ class FairQueue:
     def add(self, request: QueuedRequest) -> None:
         """Add the texts of a request."""
         texts = [*self._small.waiting(request.client), *request.texts]
-        is_small = sum(text.tokens for text in texts) <= _TOKENS_OF_SMALL_REQUESTS
+        num_tokens = sum(text.tokens for text in texts)
+        is_small = not request.is_part and num_tokens <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if is_small else self._large
         num_waiting = len(lane.waiting(request.client)) + len(request.texts)
         if num_waiting > self._limits.max_waiting_per_client:
             raise Refusal(
-                503, "Too many of your texts wait (--max_waiting_per_client). Try again later."
+                429, "Too many of your texts wait (--max_waiting_per_client). Try again later."
             )
         if len(lane.waiting()) + len(request.texts) > self._limits.max_waiting:
-            raise Refusal(503, "Too many texts wait (--max_waiting). Try again later.")
+            raise Refusal(429, "Too many texts wait (--max_waiting). Try again later.")
         if is_small:
             self._last_small_request = self._clock()
         if request.texts:
@@ -279,7 +284,7 @@ class Batcher:
 
         Texts of a canceled call leave the queue.
         """
-        texts, options, client, format, constraints, prefixes = request
+        texts, options, client, format, constraints, prefixes, is_part = request
         self.limits.check_request(texts, options.count, format)
         loop = asyncio.get_running_loop()
         try:
@@ -305,7 +310,8 @@ class Batcher:
                         text, count, future, options, format, required, prefix, arrived
                     )
                     entries.append(entry)
-                return await self._wait_for_translations(QueuedRequest(client, entries))
+                queued = QueuedRequest(client, entries, is_part)
+                return await self._wait_for_translations(queued)
         except TimeoutError as error:
             raise self.limits.late() from error
 

@@ -260,7 +260,8 @@ _REFUSALS = {
     413: "The body is too large.",
     422: "The request is beyond a limit or does not fit the model.",
     500: "The model failed, or cannot be loaded.",
-    503: "Too many texts wait, the model is still loading, or the time is up.",
+    429: "Too many texts wait, or the models in memory are at work.",
+    503: "The model is still loading, the time is up, or the service is shutting down.",
 }
 # FastAPI knows models of fields only.
 _MODELS: dict[str, type[BaseModel]] = {
@@ -314,7 +315,7 @@ TRANSLATE: dict[str, Any] = {
                 EVENTS: _content({"stream": _EVENT}, schema=_STRING),
             },
         },
-        **refusals(400, 401, 403, 408, 413, 422, 500, 503),
+        **refusals(400, 401, 403, 408, 413, 422, 429, 500, 503),
     },
 }
 DETECT: dict[str, Any] = {
@@ -343,5 +344,5 @@ TRANSLATE_FILE: dict[str, Any] = {
         "requestBody": {"required": True, "content": {MULTIPART: {"schema": _FILE_FORM}}}
     },
     "response_model": dict[str, str],
-    "responses": refusals(400, 403, 408, 413, 422, 500, 503),
+    "responses": refusals(400, 403, 408, 413, 422, 429, 500, 503),
 }

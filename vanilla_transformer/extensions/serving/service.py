@@ -89,8 +89,8 @@ def create_service(
 
     Args:
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if
-            it arrives too slowly, with 503 if too many texts wait or the time is up, otherwise with
-            422.
+            it arrives too slowly, with 429 if too many texts wait, with 503 if the time is up,
+            otherwise with 422.
         known: Names of options that `translate` accepts; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
@@ -186,7 +186,7 @@ def create_service_of(
         "/models/{name}",
         summary="Load a model, and list the options of requests that it knows",
         response_model=schema.ModelFeatures,
-        responses=schema.refusals(401, 404, 422, 500, 503),
+        responses=schema.refusals(401, 404, 422, 429, 500, 503),
     )
     async def describe_model(request: Request, name: str) -> Response:
         _find_client(request)
@@ -451,7 +451,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
         headers["Connection"] = "close"
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if status == 503:
+    if status in (429, 503):
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
         named = f"(?<=`)({'|'.join(_ENTRIES)})(?=`)"

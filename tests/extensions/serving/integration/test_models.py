@@ -277,7 +277,7 @@ def test_max_loaded_keeps_a_model_that_is_at_work():
         wait_until(lambda: client.app.state.models.is_busy and "en-de" in shelf.models)
         wait_until(lambda: states(client)["en-de"] == "ok")
         answer = ask(client, "de-en")
-        assert answer.status_code == 503
+        assert answer.status_code == 429
         assert "no room for more" in answer.json()["detail"]
         shelf.models["en-de"]().proceed.set()
         assert waiting.result().json() == {"translations": [["en-de wait"]]}
@@ -298,7 +298,7 @@ def test_limits_hold_for_each_model():
         started.append(POOL.submit(ask, client, "en-de"))
         wait_until(lambda: 'waiting{model="en-de"} 1.0' in client.get("/metrics").text)
         refused = ask(client, "en-de")
-        assert refused.status_code == 503
+        assert refused.status_code == 429
         assert refused.headers["Retry-After"] == "1"
         # This one waits for the thread, not for room in the queue.
         started.append(POOL.submit(ask, client, "de-en"))

@@ -1,6 +1,7 @@
 """The queue of the service: clients take turns, small requests do not wait for large ones."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 
@@ -116,6 +117,16 @@ def test_fair_queue_discards_a_request(queue):
     assert queue.take() == []
 
 
+def test_fair_queue_takes_few_sentences_of_a_document_as_a_large_request(queue):
+    sentences = request("a", "sentence", 8)
+    queue.add(replace(sentences, is_part=True))
+    queue.add(request("b", "large", 200))
+    assert len(names(queue.take())) == 8, "no small request makes the batch of the large one small"
+    queue.add(replace(request("a", "sentence", 8), is_part=True))
+    queue.add(request("c", "small", 2))
+    assert names(queue.take())[:2] == ["small0", "small1"]
+
+
 def test_fair_queue_takes_small_requests_after_a_discarded_one(queue):
     """The discarded one is large and was next."""
     large = request("a", "large", 1, tokens=500)
@@ -133,11 +144,12 @@ def test_fair_queue_ignores_an_empty_request(queue):
 
 
 def test_fair_queue_refuses_texts_beyond_its_limits(queue):
-    """Large requests do not take the places of small ones."""
+    """Large requests do not take the places of small ones. The service is only busy."""
     queue.add(request("a", "large", 200))
-    with pytest.raises(Refusal, match="Too many of your texts wait"):
+    with pytest.raises(Refusal, match="Too many of your texts wait") as of_client:
         queue.add(request("a", "large", 100))
-    with pytest.raises(Refusal, match="Too many texts wait"):
+    with pytest.raises(Refusal, match="Too many texts wait") as of_all:
         queue.add(request("b", "large", 100))
+    assert of_client.value.status == of_all.value.status == 429
     queue.add(request("a", "small", 20))
     assert len(queue) == 220

@@ -38,9 +38,10 @@ def tokenize_kept(tokenizer: "PreTrainedTokenizerBase", sentence: Sentence) -> l
     """
     phrases = list[Sequence[int]]()
     for start, end in sentence.kept or ():
-        tokens = tokenize_phrase(tokenizer, sentence.text[start:end])
-        has_ending = _IN_WORD.match(sentence.text, end)
-        phrases.append(tokens if has_ending else WholeWords(tokens))
+        tokens: Sequence[int] = tokenize_phrase(tokenizer, sentence.text[start:end])
+        if not _IN_WORD.match(sentence.text, end):
+            tokens = WholeWords(tokens)
+        phrases.append(tokens)
     return phrases
 
 

@@ -461,7 +461,13 @@ class ProtectedSearch:
         parts = [self._protect(sentence, 1) for sentence in sentences]
         shown = [part.shown for part in parts if part.stands_in]
         rows = iter(self.decode(shown, self._aligned(), ignore) if shown else [])
-        return [part.read(next(rows)) if part.stands_in else None for part in parts]
+        read: list[Sequence[Translation] | None] = []
+        for part in parts:
+            translations = None
+            if part.stands_in:
+                translations = part.read(next(rows))
+            read.append(translations)
+        return read
 
     def _translate_constrained(
         self, sentences: Sequence[Sentence]
@@ -475,7 +481,10 @@ class ProtectedSearch:
         rows = self.constrain([part.shown for part in parts])
         read: list[Sequence[Translation] | None] = []
         for part, row in zip(parts, rows, strict=True):
-            read.append(None if row is None else part.read(row))
+            translations = None
+            if row is not None:
+                translations = part.read(row)
+            read.append(translations)
         return read
 
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:

@@ -9,7 +9,7 @@ Which words a model copies differs by direction: names are transliterated into R
 numbers are spelled. A probe of a hundred sentences tells.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import regex
@@ -89,10 +89,6 @@ _NUMBER_FIELD = regex.compile(
 # Tags and entities without a word, and codes that close
 _NO_WORD = regex.compile(r"</.*|<(?:br|hr|img|wbr|input)\b[^<>]*>|&[^;]*;|%%|\[/.*", regex.I)
 _KINDS_OF_WORDS = {"url": "domains", "email": "domains", "emoji": None, "number": None}
-_EXPRESSIONS = {
-    name: regex.compile("|".join(f"(?:{text})" for text in KINDS[name].expressions), regex.V1)
-    for name in _KINDS_OF_WORDS
-}
 
 # Returns the translation of each source.
 TranslateTexts = Callable[[Sequence[str]], Sequence[str]]
@@ -118,7 +114,9 @@ class StandIns(NamedTuple):
             return None
         try:
             words = stored.get(direction_key(direction))
-            return None if words is None else cls(**{name: tuple(words[name]) for name in words})
+            if words is None:
+                return None
+            return cls(**{name: tuple(words[name]) for name in words})
         except (AttributeError, TypeError) as error:
             raise UserError(
                 "`stand_ins` in the configuration is damaged. Remove it, or run "
@@ -135,22 +133,20 @@ class StandIns(NamedTuple):
         Args:
             attempt: The number of times that others were tried for this source.
         """
-        texts = [source[start:end] for start, end in kept]
-        kinds = [self._kind(source, span, attempt) for span in kept]
-        if not any(kinds):
-            return None
-        queues = {name: iter(self._words_of(name, source, attempt)) for name in self._fields}
-        used = set[str]()
-        chosen = []
-        for text, kind in zip(texts, kinds, strict=True):
-            word: str | None = text
-            if kind is not None:
-                word = next((word for word in queues[kind] if word not in used), None)
+        chosen = list[str]()
+        stands_in = False
+        for start, end in kept:
+            kind = self._kind(source, (start, end), attempt)
+            if kind is None:
+                chosen.append(source[start:end])
+                continue
+            words = self._words_of(kind, attempt)
+            word = next((word for word in words if word not in source and word not in chosen), None)
             if word is None:
                 return None
-            used.add(word)
             chosen.append(word)
-        return chosen
+            stands_in = True
+        return chosen if stands_in else None
 
     def _kind(self, source: str, span: Range, attempt: int) -> str | None:
         """Return the kind of word that stands for a range of a source, or None for itself."""
@@ -158,28 +154,27 @@ class StandIns(NamedTuple):
         text = source[start:end]
         if _NO_WORD.fullmatch(text):
             return None
-        kind = next((name for name in _EXPRESSIONS if _EXPRESSIONS[name].fullmatch(text)), "")
-        if kind == "number" and attempt:
-            return "numbers"
-        if kind:
-            return _KINDS_OF_WORDS[kind]
+        for name, words in _KINDS_OF_WORDS.items():
+            if any(regex.fullmatch(form, text, regex.V1) for form in KINDS[name].expressions):
+                if name == "number" and attempt:
+                    return "numbers"
+                return words
         touches = source[max(0, start - 1) : start] + source[end : end + 1]
         if _NUMBER_FIELD.fullmatch(text) or _BESIDE_WORD.search(touches):
             return "numbers"
         return "names"
 
-    def _words_of(self, kind: str, source: str, attempt: int) -> Iterator[str]:
-        """Yield the words for a kind that the source lacks, and then words of other kinds."""
-        words = list(getattr(self, kind))
-        if words and attempt:
-            first = attempt * len(words) // 2
-            words = [*words[first:], *words[:first]]
-        order = {"names": (), "numbers": (self.names,), "domains": (self.names,)}
-        for others in (*order[kind], self.numbers):
-            words += others
-        for word in words:
-            if word not in source:
-                yield word
+    def _words_of(self, kind: str, attempt: int) -> list[str]:
+        """Return the words for a kind, from another one on after the first attempt, and then words
+        of other kinds.
+        """
+        words = [*getattr(self, kind)]
+        if attempt:
+            middle = len(words) // 2
+            words = words[middle:] + words[:middle]
+        if kind != "names":
+            words += self.names
+        return [*words, *self.numbers]
 
 
 def direction_key(direction: Direction) -> str:
@@ -221,7 +216,7 @@ def find_forms(word: str, translation: str, keeps_ending: bool) -> list[Range]:
     if not word.isalpha():
         return find_texts([word], translation)[word]
     form = rf"(?i)(?<!{WORD_CHARACTER}){word}(['’]?\p{{L}}{{0,3}})(?!{WORD_CHARACTER})"
-    places = []
+    places = list[Range]()
     for match in regex.finditer(form, translation, regex.V1):
         end = match.start(1) if keeps_ending else match.end()
         places.append((match.start(), end))

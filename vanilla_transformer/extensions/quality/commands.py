@@ -64,7 +64,7 @@ def calibrate_command(arguments: Sequence[str]) -> None:
         "On sentences left out of the fit, the confidence has Spearman's correlation "
         f"{agreement.correlation:.3f} to chrF and calibration error {agreement.error:.3f}."
     )
-    words = [word for kind in calibrated.stand_ins for word in kind]
+    words = chain.from_iterable(calibrated.stand_ins)
     print(f"stand-ins for text to keep: {', '.join(words) or 'none'}")
     print(f"{folder}/config.json has `confidence`, `warning_limits` and `stand_ins`.")
 

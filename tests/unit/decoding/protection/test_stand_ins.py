@@ -50,9 +50,9 @@ def test_probe_keeps_the_words_that_come_back():
         texts = [re.sub(r"Peter(?! is)", "Pjotr", text) for text in texts]
         return [re.sub("I saw Anna", "Ich sah Anja", text) for text in texts]
 
-    found = probe_stand_ins(translate, "en_XX")
+    words = probe_stand_ins(translate, "en_XX")
     names = ("Tom", "Maria", "John", "David", "Julia", "Robert", "Paul", "Daniel", "Anna")
-    assert found == StandIns(names, (), ("example.com", "google.com"))
+    assert words == StandIns(names, (), ("example.com", "google.com"))
     assert len(asked) <= 100 and "Peter is here." not in asked
     assert "Ich habe Tom gesehen." not in asked
     probe_stand_ins(translate, "de")
@@ -60,7 +60,7 @@ def test_probe_keeps_the_words_that_come_back():
 
 
 @pytest.mark.parametrize(
-    ("word", "translation", "keeps_ending", "found"),
+    ("word", "translation", "keeps_ending", "forms"),
     [
         ("Tom", "Das ist Tom.", False, ["Tom"]),
         ("Tom", "Das ist Toms Hund, TOM!", False, ["Toms", "TOM"]),
@@ -69,9 +69,9 @@ def test_probe_keeps_the_words_that_come_back():
         ("47", "47 und 470", False, ["47"]),
     ],
 )
-def test_find_forms_tells_endings_and_other_words(word, translation, keeps_ending, found):
+def test_find_forms_tells_endings_and_other_words(word, translation, keeps_ending, forms):
     places = find_forms(word, translation, keeps_ending)
-    assert [translation[start:end] for start, end in places] == found
+    assert [translation[start:end] for start, end in places] == forms
 
 
 def search(source, *answers, count=1, alignment=()):

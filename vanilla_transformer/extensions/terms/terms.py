@@ -3,8 +3,9 @@ Translate the terms of a glossary as it says: softly, by inline terms, or by har
 
 - `"soft"`: Translations are written beside their terms, for models that were trained with
   `augment: {inline_terms: …}`. Such a model may inflect a translation, or ignore it.
-- `"exact"`: Each translation is a constraint of beam search, as it is in the glossary, for every
-  model.
+- `"exact"`: Each translation appears as it is in the glossary, for every model: a sentence that
+  lacks one is decoded again under the constraint that it has it. A constraint costs a sentence more
+  than a term that the model chooses itself.
 - `"hard"`: Each translation appears, and a model that was trained with inline terms may inflect it:
   a sentence that lacks one when it is decoded softly is decoded again exactly. For other models it
   is exact.
@@ -12,18 +13,21 @@ Translate the terms of a glossary as it says: softly, by inline terms, or by har
 By default soft if the model was trained for it, and otherwise exact.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.constraints import tokenize_phrase
+from vanilla_transformer.decoding.constraints import ends_in_word, tokenize_phrase
+from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Encode
 from vanilla_transformer.decoding.sentences import Decode, Report, Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
+from vanilla_transformer.text.protection import find_texts
 
 
 def use_terms(decode: Decode, encode: Encode, tokenizer: PreTrainedTokenizerBase) -> Decode:
@@ -40,16 +44,19 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: PreTrainedTokenizerBase
         matches = [glossary.find(sentence.text) for sentence in sentences]
         if knows_inline_terms(tokenizer):
             sentences = _annotate(sentences, matches, encode, options, tokenizer)
-        if mode == EXACT:
+        if mode == EXACT and options.num_beams == 1:  # which refuses constraints
             return decode(_constrained(sentences, matches, tokenizer), options, report)
         candidates = decode(sentences, options, report)
-        if mode != HARD:
+        if mode not in (EXACT, HARD):
             return candidates
-        sources = [sentence.text for sentence in sentences]
         translations = []
         for n_best in candidates:
             translations.append([translation.text for translation in n_best])
-        lacking = lacking_terms(glossary, sources, translations)
+        if mode == EXACT:
+            lacking = _lacking_targets(matches, translations)
+        else:
+            sources = [sentence.text for sentence in sentences]
+            lacking = lacking_terms(glossary, sources, translations)
         if not lacking:
             return candidates
         lacking_sentences = [sentences[number] for number in lacking]
@@ -73,6 +80,23 @@ def term_mode(options: TranslationOptions, tokenizer: PreTrainedTokenizerBase) -
             f"`term_mode` 'soft' is for models trained with inline terms, but {lacking}. {hint}"
         )
     return options.term_mode or SOFT if is_trained else EXACT
+
+
+def _lacking_targets(
+    matches: Sequence[Sequence[Match]], translations: Sequence[Sequence[str]]
+) -> list[int]:
+    """Return the numbers of the sentences with a translation that lacks the target of a match, as a
+    whole word.
+    """
+    numbers = []
+    for number, (of_sentence, n_best) in enumerate(zip(matches, translations, strict=True)):
+        counts = Counter(match.target for match in of_sentence)
+        for text in n_best:
+            places = find_texts(counts, text)
+            if any(len(places[target]) < count for target, count in counts.items()):
+                numbers.append(number)
+                break
+    return numbers
 
 
 def lacking_terms(
@@ -141,6 +165,10 @@ def _constrained(
     constrained = []
     for sentence, of_sentence in zip(sentences, matches, strict=True):
         phrases = list(sentence.phrases)
-        phrases += [tokenize_phrase(tokenizer, match.target) for match in of_sentence]
+        for match in of_sentence:
+            tokens: Sequence[int] = tokenize_phrase(tokenizer, match.target)
+            if ends_in_word(match.target):
+                tokens = WholeWords(tokens)
+            phrases.append(tokens)
         constrained.append(sentence._replace(phrases=phrases))
     return constrained

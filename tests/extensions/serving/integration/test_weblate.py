@@ -181,7 +181,7 @@ def test_weblate_gets_its_batch_between_the_sentences_of_a_document(pipeline):
     assert calls.count("html") > MOST_CALLS
 
 
-# Texts in which Weblate put a mark in the place of each placeholder
+# Texts in which Weblate put a mark instead of each placeholder
 MARKED = ["Delete [X7X] files?", "[X0X]: saved to [X14X]", "Bold [X5X]text[X13X]"]
 
 

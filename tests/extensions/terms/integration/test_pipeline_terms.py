@@ -7,6 +7,7 @@ import pytest
 from tests.model_variants import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.extensions.terms import terms
 from vanilla_transformer.text.glossary import Glossary
 
@@ -65,9 +66,25 @@ def test_pipeline_translates_annotated_text(translate, options):
     assert translate(TEXTS, glossary=pairs, term_mode="soft", **options) == expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_constrained"),
+    [("Der Mann schläft.", False), ("Männer schlafen.", True), ("Der Mannes schläft.", True)],
+)
+def test_exact_terms_constrain_only_what_lacks_one(translate, monkeypatch, answer, is_constrained):
+    searched = []
+
+    def search(sentences, options, report):
+        searched.extend(bool(sentence.phrases) for sentence in sentences)
+        return [[Translation(answer)] for _ in sentences]
+
+    monkeypatch.setattr(translate, "search", search)
+    translate("A man is sleeping.", glossary={"man": "Mann"}, term_mode="exact", num_beams=2)
+    assert searched == [False, True][: 1 + is_constrained]
+
+
 def test_pipeline_constrains_the_search_by_exact_terms(translate):
     options = {"num_beams": 2, "return_scores": True}
-    constraints = [["Mann*"], ["zwei Hunde*"], [], []]
+    constraints = [["Mann"], ["zwei Hunde"], [], []]
     texts = [TEXTS[0], "Two dogs run", *TEXTS[2:]]
     annotated = [ANNOTATED[0], ANNOTATED[1].split(".")[0], *TEXTS[2:]]
     answers = translate(texts, glossary=TERMS, term_mode="exact", **options)

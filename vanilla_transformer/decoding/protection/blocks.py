@@ -50,6 +50,7 @@ class Span:
         space_before, space_after: White space is beside the span, which has no text in the source.
         parts: The text has a space after the span that the document lacks, because words would be
             one without it.
+        wraps: The span is the end of a line that was full.
     """
 
     start: int
@@ -61,6 +62,7 @@ class Span:
     space_before: bool = False
     space_after: bool = False
     parts: bool = False
+    wraps: bool = False
 
 
 @dataclass
@@ -202,6 +204,13 @@ class SpanBuilder:
         self._append(text)
         span.end = self._length
         self._level.append(span)
+
+    def add_wrap(self, payload: object, space: str) -> None:
+        """Append the end of a full line, and the space that the text has instead of it."""
+        self.add_mark(payload)
+        wrap = self._level[-1]
+        wrap.wraps, wrap.parts = True, bool(space)
+        self._append(space)
 
     def open(self, name: object, payload: object, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""

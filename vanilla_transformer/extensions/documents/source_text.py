@@ -6,7 +6,7 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
@@ -25,6 +25,9 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.text.protection import Range
+
+from .line_breaks import ITEM, find_space
+from .wrapped_text import WrappedText
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -68,6 +71,7 @@ _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 # Characters that XML does not allow.
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPACE = " \t\r\n\f"
+_ITEM = re.compile(ITEM)
 # The start and the end of a range of the source, and what replaces it.
 Edit = tuple[int, int, str]
 
@@ -180,6 +184,7 @@ class Place:
 
     Attributes:
         quote: The quotation mark of an attribute, `""` if it has none.
+        wraps: The line ends within sentences of a message.
         special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
             a character after a backslash, `line` and `break` are line breaks, `hidden` parts
             texts, too, `space` is between words, and `plain` is text after all.
@@ -190,6 +195,7 @@ class Place:
     references: dict[str, str] = field(default_factory=dict)
     quote: str | None = None
     special: str = TEMPLATE
+    wraps: Collection[int] = frozenset()
 
 
 class SourceDocument(Document):
@@ -398,8 +404,15 @@ class SourceDocument(Document):
             end -= len(content) - len(content.rstrip(_SPACE))
         place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
         if keeps_space and breaks:
-            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+)"
+            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+{ITEM}?)"
             place.special = rf"{line_break}|{place.special}"
+        if self.signs is not None or "(?P<break>" in place.special:  # a message
+            item = _ITEM.match(self.text, start)
+            place.start = item.end() if item else start
+            lines = self.text[start:end].replace("\r", " ")
+            lines = lines if keeps_space else lines.replace("\n", " ")
+            lines = lines.replace("\\n", " \n")
+            place.wraps = {start + at for at in WrappedText(lines).find_wraps()}
         while first < last:
             first = self.add_token(builder, first, place)
         self._add_block(builder, place, needs_letters)
@@ -441,6 +454,9 @@ class SourceDocument(Document):
             self._add_plain_text(builder, raw, place)
         elif group == "kept":
             builder.add_mark(mark, " ".join(raw.split()))
+        elif group in ("line", "break") and not place.wraps.isdisjoint(range(*match.span())):
+            line = self.text[match.end() : match.end() + 1]
+            builder.add_wrap(mark, find_space(self.text, place.start, match.start(), line))
         else:
             builder.add_mark(mark, breaks=group in ("break", "line", "hidden"))
             if group == "space":

@@ -14,6 +14,7 @@ from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 
 from .html_format import HtmlDocument
 from .its_rules import find_its_rules
+from .line_breaks import ITEM
 from .paragraphs import Context, PageDocument
 from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
 from .vocabularies import HTML, VOCABULARIES, Vocabulary
@@ -41,7 +42,7 @@ _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
 _ANDROID = (
-    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+)"
+    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?)"
     r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
 )
 

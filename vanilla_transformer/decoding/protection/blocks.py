@@ -35,6 +35,7 @@ _LETTER = regex.compile(r"\p{L}")
 _NUMBER = regex.compile(r"[-+−–]?\d+(?:[.,]\d+)*")
 _PLAIN_WORD = regex.compile(r"\p{L}\p{Ll}{2,}|[\p{Lo}\p{M}]+")
 _DEEPEST = 256  # as lxml's
+LINKS = {"a", "hyperlink", "link"}  # elements
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Span:
     Inline markup in a text, from character `start` to `end`. Spans are properly nested.
 
     Attributes:
-        payload: What the format's module needs to write the markup.
+        payload: What the format's module needs to write the markup; None where there is none.
         fixed: The text of the span is not translated, and the markup is written as it is.
         breaks: The text before the span and the text after it are translated apart, like those
             around a line break.
@@ -212,8 +213,14 @@ class SpanBuilder:
         wrap.wraps, wrap.parts = True, bool(space)
         self._append(space)
 
-    def open(self, name: object, payload: object, is_paired: bool = False) -> None:
-        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
+    def open(
+        self, name: object, payload: object, is_paired: bool = False, is_apart: bool = False
+    ) -> None:
+        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed.
+
+        Args:
+            is_apart: The words of the span are no part of the word before, as in a link.
+        """
         if len(self._open) == _DEEPEST:
             requirement = f"Markup in a paragraph must be nested at most {_DEEPEST} deep"
             raise UserError(f"{requirement}, got more.")
@@ -222,6 +229,9 @@ class SpanBuilder:
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
+        if is_apart and self.end[-1:].isalnum():
+            self.add_mark(None)
+            self.part()
 
     def close(self, name: object) -> Span | None:
         """End the innermost span of this name and return it, or None if none is open."""
@@ -320,7 +330,8 @@ def write_block(
             if span.fixed:
                 read(span.start, span.end)
             content = None if span.fixed else write(span.children, span.start, span.end)
-            pieces.append(write_span(span.payload, content))
+            if span.payload is not None:
+                pieces.append(write_span(span.payload, content))
             is_due, is_parted = is_due or span.space_after, is_parted or span.parts
         return "".join([*pieces, write_text(read(start, end))])
 

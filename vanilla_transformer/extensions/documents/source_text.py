@@ -17,6 +17,7 @@ import regex
 
 from vanilla_transformer.decoding.protection.blocks import (
     LINE_END,
+    LINKS,
     Block,
     Document,
     SpanBuilder,
@@ -71,7 +72,8 @@ _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 # Characters that XML does not allow.
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPACE = " \t\r\n\f"
-_ITEM = re.compile(ITEM)
+# What is no line end
+_BLANK = {ends: str.maketrans(dict.fromkeys(f"\r{ends}", " ")) for ends in ("", "\n")}
 # The start and the end of a range of the source, and what replaces it.
 Edit = tuple[int, int, str]
 
@@ -265,7 +267,9 @@ class SourceDocument(Document):
         token, before = self.tokens[index], self.tokens[index - 1]
         mark, role = self.span_of(index, token.after), self.role_of(token)
         may_be_note = role == "inline" and token.local_name in _ABOVE_OR_BELOW
-        if role == "fixed":
+        is_link = role == "inline" and token.local_name in LINKS
+        is_number = is_link and builder.is_note(self.text_of(index, token.after))
+        if role == "fixed" or is_number:
             builder.add_mark(mark, self.text_of(index, token.after))
         elif may_be_note and builder.is_note(self.text_of(index, token.after)):
             builder.add_mark(mark)
@@ -275,7 +279,8 @@ class SourceDocument(Document):
             if before.kind == "close" and names <= _SIDE_BY_SIDE:
                 builder.part()
             opening = (token.start, token.end)
-            builder.open(token.name, [opening, None], is_paired=self.is_xml)
+            is_apart = is_link and before.kind == "text"
+            builder.open(token.name, [opening, None], self.is_xml, is_apart)
             return index + 1
         else:
             builder.add_mark(mark, breaks=role == "break")
@@ -404,13 +409,10 @@ class SourceDocument(Document):
             end -= len(content) - len(content.rstrip(_SPACE))
         place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
         if keeps_space and breaks:
-            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+{ITEM}?)"
+            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+{ITEM}?|(?<![^>]){ITEM})"
             place.special = rf"{line_break}|{place.special}"
         if self.signs is not None or "(?P<break>" in place.special:  # a message
-            item = _ITEM.match(self.text, start)
-            place.start = item.end() if item else start
-            lines = self.text[start:end].replace("\r", " ")
-            lines = lines if keeps_space else lines.replace("\n", " ")
+            lines = self.text[start:end].translate(_BLANK["" if keeps_space else "\n"])
             lines = lines.replace("\\n", " \n")
             place.wraps = {start + at for at in WrappedText(lines).find_wraps()}
         while first < last:

@@ -176,14 +176,12 @@ def wrap_block(source: Block, block: Block) -> Block:
     spans = [span for span in block.spans if not span.wraps]
     kept = merge([*find_protected(block.text), *((span.start, span.end) for span in spans)])
     edges = [0, *(span.start for span in spans if span.breaks), len(block.text)]
-    for number, (low, high) in enumerate(pairwise(edges), start=1):
-        end, lines = low, []
-        if number in marks:
-            lines = wrap(block.text[low:high], width)
-        for line in lines[:-1]:
+    for number, mark in marks.items():
+        end, last = edges[number - 1], edges[number]
+        for line in wrap(block.text[end:last], width)[:-1]:
             end = block.text.index(line, end) + len(line)
             if not overlapping((end, end + 1), kept):
                 has_space = block.text[end].isspace()
-                spans.append(replace(marks[number], start=end, end=end, parts=has_space))
+                spans.append(replace(mark, start=end, end=end, parts=has_space))
     spans.sort(key=attrgetter("start"))
     return replace(block, spans=spans)

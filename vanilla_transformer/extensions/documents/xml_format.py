@@ -42,7 +42,7 @@ _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
 _ANDROID = (
-    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?)"
+    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?|(?<![^>]){ITEM})"
     r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
 )
 

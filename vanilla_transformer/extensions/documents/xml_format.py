@@ -53,13 +53,19 @@ def _place_android(start: int, end: int, quote: str | None = None) -> Place:
 
 
 class MarkupDocument(SourceDocument, ABC):
-    """The text of a well-formed XML document, which names the encoding UTF-8 if it names one."""
+    """
+    The text of a well-formed XML document, which names the encoding UTF-8 if it names one.
+
+    Attributes:
+        special: See [`Place`].
+    """
+
+    special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
 
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
-        special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
-        self.spelling = partial(Place, special=special)
+        self.spelling = partial(Place, special=self.special)
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":

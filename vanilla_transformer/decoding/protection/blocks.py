@@ -35,6 +35,7 @@ _LETTER = regex.compile(r"\p{L}")
 _NUMBER = regex.compile(r"[-+−–]?\d+(?:[.,]\d+)*")
 _PLAIN_WORD = regex.compile(r"\p{L}\p{Ll}{2,}|[\p{Lo}\p{M}]+")
 _DEEPEST = 256  # as lxml's
+LINKS = {"a", "hyperlink", "link"}  # elements
 
 
 @dataclass
@@ -43,13 +44,14 @@ class Span:
     Inline markup in a text, from character `start` to `end`. Spans are properly nested.
 
     Attributes:
-        payload: What the format's module needs to write the markup.
+        payload: What the format's module needs to write the markup; None where there is none.
         fixed: The text of the span is not translated, and the markup is written as it is.
         breaks: The text before the span and the text after it are translated apart, like those
             around a line break.
         space_before, space_after: White space is beside the span, which has no text in the source.
         parts: The text has a space after the span that the document lacks, because words would be
             one without it.
+        wraps: The span is the end of a line that was full.
     """
 
     start: int
@@ -61,6 +63,7 @@ class Span:
     space_before: bool = False
     space_after: bool = False
     parts: bool = False
+    wraps: bool = False
 
 
 @dataclass
@@ -203,8 +206,21 @@ class SpanBuilder:
         span.end = self._length
         self._level.append(span)
 
-    def open(self, name: object, payload: object, is_paired: bool = False) -> None:
-        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
+    def add_wrap(self, payload: object, space: str) -> None:
+        """Append the end of a full line, and the space that the text has instead of it."""
+        self.add_mark(payload)
+        wrap = self._level[-1]
+        wrap.wraps, wrap.parts = True, bool(space)
+        self._append(space)
+
+    def open(
+        self, name: object, payload: object, is_paired: bool = False, is_apart: bool = False
+    ) -> None:
+        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed.
+
+        Args:
+            is_apart: The words of the span are no part of the word before, as in a link.
+        """
         if len(self._open) == _DEEPEST:
             requirement = f"Markup in a paragraph must be nested at most {_DEEPEST} deep"
             raise UserError(f"{requirement}, got more.")
@@ -213,6 +229,9 @@ class SpanBuilder:
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
+        if is_apart and self.end[-1:].isalnum():
+            self.add_mark(None)
+            self.part()
 
     def close(self, name: object) -> Span | None:
         """End the innermost span of this name and return it, or None if none is open."""
@@ -311,7 +330,8 @@ def write_block(
             if span.fixed:
                 read(span.start, span.end)
             content = None if span.fixed else write(span.children, span.start, span.end)
-            pieces.append(write_span(span.payload, content))
+            if span.payload is not None:
+                pieces.append(write_span(span.payload, content))
             is_due, is_parted = is_due or span.space_after, is_parted or span.parts
         return "".join([*pieces, write_text(read(start, end))])
 

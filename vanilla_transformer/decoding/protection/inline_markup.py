@@ -14,7 +14,7 @@ from vanilla_transformer.decoding.translations import Link, Translation, copy_se
 from vanilla_transformer.text.protection import CODE_ELEMENT, Range, adds_signs
 
 from .block_joining import find_breaks, join_block
-from .blocks import SpanBuilder, write_block
+from .blocks import LINKS, SpanBuilder, write_block
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
 # What no reader sees, of which each ends before the next one begins
@@ -67,7 +67,7 @@ class MarkedText:
             if token and not opening:
                 builder.add_mark([token[0], ""], breaks=True)
             elif token is opening and token:
-                builder.open(token, [token[0]])
+                builder.open(token, [token[0]], is_apart=token["name"] in LINKS)
             elif span := builder.close(opening):
                 span.payload.append(token[0])
         self._block = builder.finish()

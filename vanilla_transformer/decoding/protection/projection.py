@@ -25,6 +25,8 @@ _UNIT = regex.compile(
     regex.V1,
 )
 _WORD = re.compile(r"\S++")
+_ALPHANUMERIC = re.compile(r"[^\W_]")
+_NEAR = 8  # words
 
 
 class CrossingSpansError(Exception):
@@ -56,8 +58,8 @@ def project(
     """
     Return the spans of a translation, each exactly once and nested as in the source.
 
-    A span covers the run of words that are mostly aligned with it. One without such words is empty,
-    at the place of its neighbors.
+    A span covers the run of words that are mostly aligned with it. One without such words covers
+    the nearest word that is in no other span, or is empty, at the place of its neighbors.
 
     Args:
         links: Aligned characters of the two texts.
@@ -76,26 +78,28 @@ def project(
         return edges[bisect_right(edges, start) : bisect_left(edges, end)]
 
     sources = _Overlaps([link[:4] for link in links])
-    words = defaultdict[str, list[Range]](list)
+    words = defaultdict[tuple[int, str], list[Range]](list)
     # The number of the first place of a word that may not be taken
-    first_free = Counter[str]()
+    first_free = Counter[tuple[int, str]]()
     for other in _UNIT.finditer(target):
-        words[other[0]].append(other.span())
-    # Words of the source in which markup begins or ends, and which are also in the target
+        words[len(other[0]), other[0].lower()].append(other.span())
+    # Words of the source in which markup begins or ends, and which are also in the target, in any
+    # case
     for word in _UNIT.finditer(source):
         here = word.span()
         if overlapping(here, known) or not inner_edges(*here):
             continue
-        equal = words.get(word[0], [])
+        key = len(word[0]), word[0].lower()
+        equal = words.get(key, [])
         linked = list[Range]()
         for link in sources.find(*here):
             for unit in overlapping(link[2:4], equal):
                 if not overlapping(unit, taken):
                     linked.append(unit)
         there = min(linked, default=None)
-        while there is None and first_free[word[0]] < len(equal):
-            unit = equal[first_free[word[0]]]
-            first_free[word[0]] += 1
+        while there is None and first_free[key] < len(equal):
+            unit = equal[first_free[key]]
+            first_free[key] += 1
             there = None if overlapping(unit, taken) else unit
         if there is not None:
             insort(taken, there)
@@ -268,7 +272,21 @@ class _Projection:
             if run:
                 owners[run[0] : run[1]] = [index] * (run[1] - run[0])
                 runs[index] = run[0] + low, run[1] + low
+        for index, span in enumerate(spans):
+            if runs[index] is None and _ALPHANUMERIC.search(self.source, span.start, span.end):
+                for unit in self._words_near(span, low, high):
+                    if runs[index] is None and owners[unit - low] < 0:
+                        runs[index], owners[unit - low] = (unit, unit + 1), index
         return runs
+
+    def _words_near(self, span: Span, low: int, high: int) -> list[int]:
+        """Return the words near the place of a span, the nearest first."""
+        guess = span.start * len(self.target) // len(self.source)
+        linked = [first for _, _, (first, _), _ in self.sources.find(span.start, span.end)]
+        center = bisect_left(self.units, (min(linked, default=guess),))
+        near = range(max(low, center - _NEAR), min(high, center + _NEAR + 1))
+        words = [unit for unit in near if _ALPHANUMERIC.search(self.target, *self.units[unit])]
+        return sorted(words, key=lambda unit: abs(unit - center))
 
     def _is_kept(self, span: Span) -> bool:
         return span.fixed and span.end > span.start and (span.start, span.end) in self.fixed

@@ -21,6 +21,8 @@ from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
+from .wrapped_text import wrap_block
+
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -67,7 +69,8 @@ class BlockTranslator:
         joined = []
         for block, of_block in zip(blocks, sentences, strict=True):
             pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
-            joined.append(join_block(block, pieces))
+            answer = join_block(block, pieces)
+            joined.append(answer and wrap_block(block, answer))
         return joined
 
     def _decode(

@@ -18,8 +18,11 @@ _PIECE = regex.compile(
 )
 _UNSPACED_END = regex.compile(rf"{UNSPACED_SCRIPTS}[{FURTHER}]*\p{{P}}*\Z", regex.V1)
 STARTS_UNSPACED = regex.compile(rf"\p{{P}}*{UNSPACED_SCRIPTS}", regex.V1)
+_SOFT_HYPHEN = "\u00ad"
 _COMPOUND_END = regex.compile(r"\p{L}[-\u2010]\Z")
 _FINAL = regex.compile(r"[\p{Sentence_Terminal}…\u0F0D\u0F0E][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
+# The mark of an item of a list
+ITEM = r"(?:(?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))[^\S\n]++(?=\S))"
 _LONGEST_END = 16  # characters that say whether a space follows
 
 
@@ -28,16 +31,21 @@ def join_lines(lines: Iterable[str]) -> str:
     text = ""
     for line in lines:
         line = line.strip()
-        if text.endswith("\u00ad"):
-            text = text.removesuffix("\u00ad")
+        if text.endswith(_SOFT_HYPHEN):
+            text = text.removesuffix(_SOFT_HYPHEN)
         elif text and line:
-            # Or long texts would take time that grows with its square.
-            end = text[-_LONGEST_END:]
-            is_compound = _COMPOUND_END.search(end) and line[0].islower()
-            if not is_compound and not (_UNSPACED_END.search(end) and STARTS_UNSPACED.match(line)):
-                text += " "
+            text += find_space(text, 0, len(text), line)
         text += line
     return text
+
+
+def find_space(text: str, start: int, end: int, line: str) -> str:
+    """Return the space between a line, which is a range of a text, and the next one."""
+    # Or long texts would take time that grows with its square.
+    before = text[max(start, end - _LONGEST_END) : end]
+    is_compound = _COMPOUND_END.search(before) and line[:1].islower()
+    is_unspaced = _UNSPACED_END.search(before) and STARTS_UNSPACED.match(line)
+    return "" if is_compound or is_unspaced or before.endswith(_SOFT_HYPHEN) else " "
 
 
 def ends_sentence(text: str) -> bool:

@@ -21,11 +21,13 @@ from vanilla_transformer.files.text_files import has_invalid_unicode
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import SIGN
 
+from .line_breaks import ITEM, find_space
 from .source_text import Place, SourceDocument
+from .wrapped_text import WrappedText
 from .xml_format import MarkupDocument
 
-# Looked for once in a run of spaces.
-LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"
+# Looked for once in a run of spaces, and before an item of a list
+LINE_BREAK = rf"(?<!\s)(?:\A\s++{ITEM}?|\A{ITEM}|[^\S\n]*+\n\s*+{ITEM}?|\s++\Z)"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
@@ -45,20 +47,24 @@ _ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
 
 
 def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanBuilder:
-    """Add a text with marks in it, around which lines are translated apart but at accelerators.
+    """Add a text with marks in it, around which lines are translated apart but at accelerators and
+    where a line was full.
 
     Comments, scripts and so on are marks, too. A tag over several lines is text of one line.
     """
     from vanilla_transformer.decoding.protection.inline_markup import HIDDEN
 
-    end = 0
+    end, wraps = 0, WrappedText(text).find_wraps()
     pattern = rf"(?P<hidden>{HIDDEN})|(?P<tag></?[A-Za-z][^<>]*+>)|{marks}"
     for match in regex.finditer(pattern, text):
         if match["tag"]:
             continue
         builder.add_text(text[end : match.start()])
-        builder.add_mark(match[0], breaks=bool(match["hidden"]) or match[0].isspace())
-        end = match.end()
+        start, end = match.span()
+        if not match["hidden"] and text.find("\n", start, end) in wraps:
+            builder.add_wrap(match[0], find_space(text, 0, start, text[end : end + 1]))
+        else:
+            builder.add_mark(match[0], breaks=bool(match["hidden"]) or match[0][-1].isspace())
     builder.add_text(text[end:])
     return builder
 

@@ -6,7 +6,7 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
@@ -17,6 +17,7 @@ import regex
 
 from vanilla_transformer.decoding.protection.blocks import (
     LINE_END,
+    LINKS,
     Block,
     Document,
     SpanBuilder,
@@ -25,6 +26,9 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.text.protection import Range
+
+from .line_breaks import ITEM, find_space
+from .wrapped_text import WrappedText
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -68,6 +72,8 @@ _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 # Characters that XML does not allow.
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SPACE = " \t\r\n\f"
+# What is no line end
+_BLANK = {ends: str.maketrans(dict.fromkeys(f"\r{ends}", " ")) for ends in ("", "\n")}
 # The start and the end of a range of the source, and what replaces it.
 Edit = tuple[int, int, str]
 
@@ -180,6 +186,7 @@ class Place:
 
     Attributes:
         quote: The quotation mark of an attribute, `""` if it has none.
+        wraps: The line ends within sentences of a message.
         special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
             a character after a backslash, `line` and `break` are line breaks, `hidden` parts
             texts, too, `space` is between words, and `plain` is text after all.
@@ -190,6 +197,7 @@ class Place:
     references: dict[str, str] = field(default_factory=dict)
     quote: str | None = None
     special: str = TEMPLATE
+    wraps: Set[int] = frozenset()
 
 
 class SourceDocument(Document):
@@ -259,7 +267,9 @@ class SourceDocument(Document):
         token, before = self.tokens[index], self.tokens[index - 1]
         mark, role = self.span_of(index, token.after), self.role_of(token)
         may_be_note = role == "inline" and token.local_name in _ABOVE_OR_BELOW
-        if role == "fixed":
+        is_link = role == "inline" and token.local_name in LINKS
+        is_number = is_link and builder.is_note(self.text_of(index, token.after))
+        if role == "fixed" or is_number:
             builder.add_mark(mark, self.text_of(index, token.after))
         elif may_be_note and builder.is_note(self.text_of(index, token.after)):
             builder.add_mark(mark)
@@ -269,7 +279,8 @@ class SourceDocument(Document):
             if before.kind == "close" and names <= _SIDE_BY_SIDE:
                 builder.part()
             opening = (token.start, token.end)
-            builder.open(token.name, [opening, None], is_paired=self.is_xml)
+            is_apart = is_link and before.kind == "text"
+            builder.open(token.name, [opening, None], self.is_xml, is_apart)
             return index + 1
         else:
             builder.add_mark(mark, breaks=role == "break")
@@ -398,8 +409,12 @@ class SourceDocument(Document):
             end -= len(content) - len(content.rstrip(_SPACE))
         place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
         if keeps_space and breaks:
-            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+)"
+            line_break = rf"(?P<line>(?<![ \t])[ \t]*+{LINE_END}\s*+{ITEM}?|(?<![^>]){ITEM})"
             place.special = rf"{line_break}|{place.special}"
+        if self.signs is not None or "(?P<break>" in place.special:  # a message
+            lines = self.text[start:end].translate(_BLANK["" if keeps_space else "\n"])
+            lines = lines.replace("\\n", " \n")
+            place.wraps = {start + at for at in WrappedText(lines).find_wraps()}
         while first < last:
             first = self.add_token(builder, first, place)
         self._add_block(builder, place, needs_letters)
@@ -441,6 +456,9 @@ class SourceDocument(Document):
             self._add_plain_text(builder, raw, place)
         elif group == "kept":
             builder.add_mark(mark, " ".join(raw.split()))
+        elif group in ("line", "break") and not place.wraps.isdisjoint(range(*match.span())):
+            line = self.text[match.end() : match.end() + 1]
+            builder.add_wrap(mark, find_space(self.text, place.start, match.start(), line))
         else:
             builder.add_mark(mark, breaks=group in ("break", "line", "hidden"))
             if group == "space":

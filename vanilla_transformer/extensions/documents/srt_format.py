@@ -43,7 +43,9 @@ _FULL_STOP = regex.compile(r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\
 _CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\Z")
 # Speeches with one of these are not joined.
 _APART = re.compile(rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE)
-_SPEAKER = re.compile(r"\s*\w[\w .']{,20}:\s")  # whose name begins a speech
+_NAME = r"\w[\w .']{,20}:"  # of a speaker, which begins a speech
+_SPEAKER = re.compile(rf"\s*{_NAME}(?:\s|\Z)")
+_SPEAKER_LINE = re.compile(rf"(?:\A|\n){_NAME}[ \t]*+\n")
 _PAUSE = 2.0  # seconds between two cues of one sentence, at most
 _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
 _LONGEST_END = 16  # characters that tell how a text ends
@@ -200,14 +202,16 @@ def _seconds(clock: str, fraction: str | None) -> float:
 def _split_speeches(content: str) -> list[str]:
     """Return the speeches of a cue.
 
-    Further ones begin with a dash, and lines without text before it are some, too.
+    Further ones begin with a dash, and lines without text before it are some, too, and so is the
+    name of a speaker on its line.
     """
 
     def part(gap: re.Match[str]) -> str:
         return gap[0] if gap["dash"] is None else gap[0].replace("\n", "\r")
 
     # A carriage return ends no line within a cue.
-    return _BEFORE_DASH.sub(part, content).split("\r")
+    parted = _SPEAKER_LINE.sub(lambda name: name[0].replace("\n", "\r"), content)
+    return _BEFORE_DASH.sub(part, parted).split("\r")
 
 
 def _end(text: str) -> str:

@@ -1,23 +1,38 @@
 """Plain text whose lines were wrapped at a width."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
-from vanilla_transformer.decoding.protection.blocks import Block, Document, unify_line_ends
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-
-from .line_breaks import STARTS_UNSPACED, count_columns, ends_sentence, find_cuts, join_lines, wrap
-
-_LINE = re.compile(
-    r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL
+from vanilla_transformer.decoding.protection.blocks import (
+    Block,
+    Document,
+    unify_line_ends,
 )
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.protection import find_protected, merge, overlapping
+
+from .line_breaks import (
+    ITEM,
+    STARTS_UNSPACED,
+    count_columns,
+    ends_sentence,
+    find_cuts,
+    join_lines,
+    wrap,
+)
+
+_LINE = re.compile(rf"((?:[ \t]*>)*\s*)({ITEM})?(.*)", re.DOTALL)
 _ROW = re.compile(r"\||.*\S(?:\t|\s{3}|\s\|\s)\s*\S")  # of a table
 _LEAST = 3  # breaks within paragraphs that tell a width
 # Columns that a word of a script without spaces has, at most, nearly always.
 _LONGEST_UNSPACED = 8
 _NARROWEST = 20  # columns: narrower lines are lists of words
+_ENDS = (":", "：")  # of a line before another text
 
 
 class _Line(NamedTuple):
@@ -86,6 +101,22 @@ class WrappedText(Document):
         is_filled = has_full and self.width >= _NARROWEST
         return is_filled and 2 * sum(map(ends_sentence, full)) < len(full)
 
+    def find_wraps(self) -> set[int]:
+        """Return the line ends of a message within its sentences, of lines that were full.
+
+        A message may be too short to tell its width. Its next line begins with a small letter then.
+        """
+        wraps, end = set[int](), len(self._mark) - 1
+        is_wrapped = self.is_wrapped
+        for paragraph in self._paragraphs:
+            for before, line in pairwise(paragraph):
+                end += 1 + len("".join(before))
+                is_ended = ends_sentence(before.content) or before.content.endswith(_ENDS)
+                if not is_ended and (is_wrapped or line.content[0].islower()):
+                    wraps.add(end)
+            end += 1 + len("".join(paragraph[-1]))
+        return wraps if self.width >= _NARROWEST else set()
+
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = list[str]()
@@ -128,3 +159,29 @@ def _can_be_one(before: _Line, line: _Line) -> bool:
     if before.is_alone or line.is_alone or line.mark or is_in_other_quote:
         return False
     return bool(before.mark) or len(line.indent) <= len(before.indent)
+
+
+def wrap_block(source: Block, block: Block) -> Block:
+    """Return a translated block whose lines end where they are full, as lines of its source do, but
+    not within markup and text that survives.
+    """
+    wraps = [span for span in source.spans if span.wraps]
+    if not wraps or block.text.casefold() == source.text.casefold():
+        return block
+    starts = [0, *(span.end for span in source.spans if span.breaks)]
+    marks = {bisect_right(starts, wrap.start): wrap for wrap in wraps}
+    edges = sorted([*starts, *(wrap.start for wrap in wraps)])
+    lines = [source.text[low:high].strip() for low, high in pairwise(edges)]
+    width = max(map(count_columns, lines))
+    spans = [span for span in block.spans if not span.wraps]
+    kept = merge([*find_protected(block.text), *((span.start, span.end) for span in spans)])
+    edges = [0, *(span.start for span in spans if span.breaks), len(block.text)]
+    for number, mark in marks.items():
+        end, last = edges[number - 1], edges[number]
+        for line in wrap(block.text[end:last], width)[:-1]:
+            end = block.text.index(line, end) + len(line)
+            if not overlapping((end, end + 1), kept):
+                has_space = block.text[end].isspace()
+                spans.append(replace(mark, start=end, end=end, parts=has_space))
+    spans.sort(key=attrgetter("start"))
+    return replace(block, spans=spans)

@@ -31,6 +31,7 @@ from vanilla_transformer.text.languages import (
 )
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
+from .line_breaks import ITEM
 from .source_text import Edit, Place, Token
 from .xml_format import ENTITY, HIDDEN, XML_SPACE, MarkupDocument
 
@@ -48,7 +49,7 @@ _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+
 _BLANKS = r"(?:(?<![ \t])[ \t]++)?"
 _SPECIAL = (
     rf"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)"
-    rf"|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+)"
+    rf"|(?P<break>{_BLANKS}(?:\\r)?\\n[ \t]*+{ITEM}?|(?<![^>]){ITEM})"
     rf"|(?P<space>{_BLANKS}\r?\n\s*+)"
 )
 _WIDTH = re.compile(r"\d{1,9}")  # that a text may pass

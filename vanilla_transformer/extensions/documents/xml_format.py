@@ -14,6 +14,7 @@ from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 
 from .html_format import HtmlDocument
 from .its_rules import find_its_rules
+from .line_breaks import ITEM
 from .paragraphs import Context, PageDocument
 from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
 from .vocabularies import HTML, VOCABULARIES, Vocabulary
@@ -41,7 +42,7 @@ _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
 _ANDROID = (
-    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+)"
+    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?|(?<![^>]){ITEM})"
     r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
 )
 
@@ -52,13 +53,19 @@ def _place_android(start: int, end: int, quote: str | None = None) -> Place:
 
 
 class MarkupDocument(SourceDocument, ABC):
-    """The text of a well-formed XML document, which names the encoding UTF-8 if it names one."""
+    """
+    The text of a well-formed XML document, which names the encoding UTF-8 if it names one.
+
+    Attributes:
+        special: See [`Place`].
+    """
+
+    special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
 
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
-        special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
-        self.spelling = partial(Place, special=special)
+        self.spelling = partial(Place, special=self.special)
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":

@@ -174,6 +174,7 @@ FRAMES: dict[str, list[Frame]] = {
     "epub": [Frame("<html><body><p>A¤b</p></body></html>", escape, "a.xhtml"), Frame("¤", member="a.xhtml")],
 }  # fmt: skip
 RUN = "<w:r><w:t>a</w:t></w:r>"
+WRAPPED_LINE = "a long line of words that is full\nand "
 ENTRY = 'msgid "a {n}"\nmsgstr ""\n\n'
 OWN_PIECES = {
     "docx": [
@@ -198,7 +199,8 @@ OWN_PIECES = {
 # Where these pieces stand, if not in the first place of the format.
 OWN_PLACES = {"docx": 1, "pptx": 1, "odf": 1, "srt": 1, "vtt": 2}
 OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1}
-# Pieces on which the work grew with the square of the text, or its cube, before it was mended.
+# Pieces on which the work grew with the square of the text, or its cube, before it was mended, or
+# might.
 ONCE_SLOW = {
     ("srt", 4): ["\n"],
     ("html", 1): ["%s"],
@@ -213,9 +215,9 @@ ONCE_SLOW = {
     ("xml", 9): ["[a]("],
     ("vtt", 0): [" "],
     ("xliff", 2): [" "],
-    ("resx", 0): [" "],
-    ("po", 0): [" "],
-    ("json", 0): [" "],
+    ("resx", 0): [" ", WRAPPED_LINE],
+    ("po", 0): [" ", WRAPPED_LINE],
+    ("json", 0): [" ", WRAPPED_LINE],
     ("properties", 0): [" "],
     ("strings", 0): [" "],
 }

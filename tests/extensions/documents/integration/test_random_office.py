@@ -30,6 +30,8 @@ WORDS = [
     "%s",
     "R&D",
     "<b>",
+    "two  spaces",
+    "Name:      Date:",
 ]
 WORDS = [escape(word, quote=False) for word in WORDS]
 KEPT = "kept as it is. Of course"

@@ -2,10 +2,12 @@
 
 import html
 import json
+import re
+import textwrap
 
 import pytest
 
-from tests.document_translation import block_translator, shout, translate_document
+from tests.document_translation import block_translator, copy, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document
@@ -179,6 +181,59 @@ ESCAPED = {
     "xliff": '<xliff version="1.2"><file source-language="en" target-language="de" original="a" '
     'datatype="x"><body><trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>',
 }
+
+
+SENTENCES = [
+    "Each mesh of less than this number is merged while the map is drawn.",
+    *("It is faster.", "Open the file", "one", "two"),
+]
+
+
+def lengthen(text):
+    return re.sub(r"\w+", r"\g<0>X", text).upper()
+
+
+def write_wrapped(change):
+    """Return a wrapped item of a list and four other lines."""
+    first, second, *others = map(change, SENTENCES)
+    width = max(map(len, textwrap.wrap(f"{SENTENCES[0]} {SENTENCES[1]}", 36)))
+    item = "\n   ".join(textwrap.wrap(f"{first} {second}", width))
+    return "1. {}\n\n{}\n* {}\n- {}".format(item, *others)
+
+
+def escape_lines(text):
+    return text.replace("\n", "\\n")
+
+
+@pytest.mark.parametrize(
+    ("form", "frame", "write"),
+    [
+        ("xliff", ESCAPED["xliff"], escape_lines),
+        ("resx", ESCAPED["resx"], str),
+        ("xliff", ESCAPED["xliff"].replace("<source", "<source xml:space='preserve'"), str),
+        ("xml", '<resources><string name="a">{}</string></resources>', escape_lines),
+        ("xml", '<resources><string name="a">{} &lt;b/&gt;</string></resources>', escape_lines),
+        ("json", '{"a": "{}"}', escape_lines),
+        ("strings", '"a" = "{}";', escape_lines),
+        ("properties", "a={}\n", escape_lines),
+        ("po", 'msgid "{}"\nmsgstr ""\n', escape_lines),
+        ("ts", '<TS language="de"><context><name>a</name><message><source>{}</source>'
+         '<translation type="unfinished"></translation></message></context></TS>', str),
+    ],
+)  # fmt: skip
+def test_wrapped_lines_of_a_message_are_one_sentence(form, frame, write):
+    read = []
+
+    def translate(texts):
+        read.extend(texts)
+        return [(lengthen(text), None) for text in texts]
+
+    source = frame.replace("{}", write(write_wrapped(str)))
+    translated = translate_document(source, form, translate, AbbreviationSplitter())
+    assert read[: len(SENTENCES)] == SENTENCES
+    assert write(write_wrapped(lengthen)) in translated.replace('"\n"', "")
+    copied = translate_document(source, form, copy, AbbreviationSplitter()).replace('"\n"', "")
+    assert copied.count(write(write_wrapped(str))) == 1 + (form in ("po", "xliff", "ts"))
 
 
 @pytest.mark.parametrize("form", ESCAPED)

@@ -36,6 +36,8 @@ def translate(contents, model):
         ),
         (["- Hello.\n- And then we", "went home."], ["Hello.", "And then we went home."]),
         (["ANN: We sleep", "and wake."], ["ANN: We sleep and wake."]),
+        (["ANN:\nWe sleep\nand", "wake."], ["ANN:", "We sleep and wake."]),
+        (["We sleep", "Ann B.: \nNo.\nBEN:\nBen"], ["We sleep", "Ann B.:", "No.", "BEN:", "Ben"]),
         (["Hello,", "Ann. I have", "5 dogs."], ["Hello, Ann. I have 5 dogs."]),
         (["两只小狗", "在草地上玩。", "他\n睡觉。"], ["两只小狗在草地上玩。", "他睡觉。"]),
         (["今日は、", "いい天気"], ["今日は、いい天気"]),

@@ -163,6 +163,28 @@ def test_wrap_knows_wide_characters_and_punctuation():
 
 
 @pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (textwrap.fill(WORDS, 40), [1, 2]),
+        ("The file could not be saved\nbecause the disk is full.", [1]),
+        ("The file could not be saved.\nbecause the disk is full.", []),
+        ("The file could not be saved:\nthe disk is full.", []),
+        ("Could not open the file\n%s", []),
+        ("Open the file of the day\nSave the file", []),
+        ("- The first item of all that\n  is long\n- b\n\nYes, of all of these the\nlast.", [1, 5]),
+        ("red\ngreen\nblue", []),
+        (textwrap.fill(WORDS, 20).replace("\nth", "\nTh"), [1, 2, 3, 4, 5]),
+        ("\n".join(wrap(CHINESE, 20)), [1, 2, 3, 4]),
+        ("", []),
+    ],
+)
+def test_lines_of_a_message_end_within_its_sentences(text, lines):
+    ends = WrappedText(text).find_wraps()
+    assert all(text[end] == "\n" for end in ends)
+    assert sorted(text.count("\n", 0, end) + 1 for end in ends) == lines
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         (textwrap.fill(WORDS, 25), True),

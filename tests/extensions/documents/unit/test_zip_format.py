@@ -99,6 +99,11 @@ RUNS = {
     ),
     "bold base": ([run("a big dog", BOLD), run(" ran")], [run("A BIG DOG ", BOLD), run("RAN")]),
     "a tab": ([run("a"), TAB, run("b")], [run("A"), TAB, run("B")]),
+    "a tab in a text": ([run("a\tb")], [run("A\tB")]),
+    "a form": (
+        [run("Name:      Date: "), run("       ", BOLD), run(" here.  Now")],
+        [run("NAME:      DATE: "), run("       ", BOLD), run(" HERE.  NOW")],
+    ),
     "a tab in a run": (["<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>"], [run("A"), TAB, run("B")]),
     "a field": ([run("page "), BEGIN, CODE, run(" of")], [run("PAGE "), BEGIN, CODE, run(" OF")]),
     "a line": (
@@ -131,6 +136,13 @@ RUNS = {
 def test_runs_of_docx_are_translated_with_their_properties(kind):
     runs, expected = RUNS[kind]
     assert translated("docx", paragraph(*runs)) == paragraph(*expected)
+
+
+@pytest.mark.parametrize("space", ["   ", "\t", " \t "])
+def test_text_of_a_form_is_translated_apart(space):
+    text = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
+    source = text.format(f"a dog{space}the cat")
+    assert translated("pptx", source, reverse) == text.format(f"DOG A{space}CAT THE")
 
 
 def test_runs_of_docx_move_with_their_words():

@@ -6,7 +6,7 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
@@ -197,7 +197,7 @@ class Place:
     references: dict[str, str] = field(default_factory=dict)
     quote: str | None = None
     special: str = TEMPLATE
-    wraps: Collection[int] = frozenset()
+    wraps: Set[int] = frozenset()
 
 
 class SourceDocument(Document):

@@ -32,7 +32,7 @@ _LEAST = 3  # breaks within paragraphs that tell a width
 # Columns that a word of a script without spaces has, at most, nearly always.
 _LONGEST_UNSPACED = 8
 _NARROWEST = 20  # columns: narrower lines are lists of words
-_ENDS = (":", "：")  # of a line before a text of its own
+_ENDS = (":", "：")  # of a line before another text
 
 
 class _Line(NamedTuple):
@@ -162,7 +162,7 @@ def _can_be_one(before: _Line, line: _Line) -> bool:
 
 
 def wrap_block(source: Block, block: Block) -> Block:
-    """Return a translated block whose lines end where they are full, as those of its source, but
+    """Return a translated block whose lines end where they are full, as lines of its source do, but
     not within markup and text that survives.
     """
     wraps = [span for span in source.spans if span.wraps]

@@ -173,7 +173,7 @@ class RunDocument(XmlDocument):
     properties that most of it has is in the paragraph itself, and other text is in spans.
     """
 
-    # Runs of spaces lay out forms.
+    # Runs of spaces are the layout of forms.
     special = r"(?P<line>[ \t]{3,}+| ?\t ?)|(?P<space> {2})"
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

@@ -27,7 +27,7 @@ HIDDEN = [
     '<?xml version="1.0"?>',
 ]
 TAG = '<span style="\n color:red">'
-LINES = ["\n", "\n\n", " \n  ", f"{TAG}red dog</span>", "\n* ", "a long line of it \n  goes on"]
+LINES = ["\n", "\n\n", " \n  ", f"{TAG}red dog</span>", "\n* ", "a long line of it \n  continues"]
 FINISHED = 'Say <?xml version="1.0"?> and it\'s <style>p {}</style>  done.'
 XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">

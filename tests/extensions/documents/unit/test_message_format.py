@@ -194,7 +194,7 @@ def lengthen(text):
 
 
 def write_wrapped(change):
-    """Return a wrapped item of a list and four lines of their own."""
+    """Return a wrapped item of a list and four other lines."""
     first, second, *others = map(change, SENTENCES)
     width = max(map(len, textwrap.wrap(f"{SENTENCES[0]} {SENTENCES[1]}", 36)))
     item = "\n   ".join(textwrap.wrap(f"{first} {second}", width))

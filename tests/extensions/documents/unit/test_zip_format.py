@@ -257,7 +257,7 @@ PIECES = {
     "tabs": ("docx", "<w:r><w:t>a</w:t><w:tab/></w:r>"),
     "sizes": ("docx", '<w:r><w:rPr><w:sz w:val="{}"/></w:rPr><w:t>a </w:t></w:r>'),
     "runs": ("docx", "<w:r><w:t>a </w:t></w:r>"),
-    "fields": ("docx", field(LINK, "<w:r><w:t>a </w:t></w:r>")),
+    "fields": ("docx", field("REF", "<w:r><w:t>a </w:t></w:r>").replace(BOLD, "")),
     "begun fields": ("docx", BEGIN + "<w:r><w:instrText>HYPERLINK</w:instrText></w:r>"),
     "bookmarks": ("docx", "<w:bookmarkStart/>"),
     "paragraphs": ("docx", "</w:p><w:p><w:r><w:t>a</w:t></w:r>"),

@@ -323,6 +323,9 @@ def write_block(
         pieces = []
         for span in spans:
             text = read(start, span.start)
+            for mark in span.children[:1]:
+                if mark.parts and mark.payload is not None and mark.start == span.start:
+                    text = text.removesuffix(" ")  # which the mark is
             if is_due or (span.space_before and last and not last.isspace()):
                 text, last = f"{text} ", " "
             is_due, start = False, span.end

@@ -48,7 +48,7 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
-# Fields begin and end where they did.
+# Other fields than those below begin and end where they did.
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
 _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
@@ -56,6 +56,12 @@ _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
 _OURS = "vanilla-"
 _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
 _SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
+_LINK, _FIELD, _CODE = (f"{_OURS}{name}" for name in ("link", "field", "code"))
+# Fields whose text is part of a sentence; but for links it is kept.
+_FIELDS = dict.fromkeys(["MERGEFIELD", "NUMPAGES", "PAGE", "PAGEREF", "REF", "SEQ"], _FIELD)
+_FIELDS["HYPERLINK"] = _LINK
+_KIND = "string(*/@*[local-name() = 'fldCharType'])"
+_INSTRUCTION = "string(*[local-name() = 'instrText'])"
 _HAS_OURS = f"starts-with(local-name(), '{_OURS}')"
 _PARAGRAPHS = "/descendant::*[local-name() = 'p' and descendant::*[local-name() = 'r']]"
 # Bytes of the properties of a run, which each piece of its text gets.
@@ -202,7 +208,7 @@ class RunDocument(XmlDocument):
         for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
-            names = [f"{space}{name}" for name in (_SPAN, _MARK, _END)]
+            names = [f"{space}{name}" for name in (_SPAN, _MARK, _END, _LINK, _FIELD)]
             etree.strip_tags(paragraph, *names)
         return self._declaration + etree.tostring(root, encoding="unicode")
 
@@ -235,6 +241,29 @@ class RunDocument(XmlDocument):
                 parent.append(child)
             elif not name.endswith("Pr") and name != "proofErr":
                 self._add_mark(parent, space, child, name)
+        self._nest_fields(parent, space)
+
+    def _nest_fields(self, parent: "_Element", space: str) -> None:
+        """Put each field with text of a sentence into an element."""
+        opened = list[list[tuple[Any, Any]]]()
+        for mark in [*parent.iterchildren(f"{space}br")]:
+            (run,) = self._kept[int(mark.get(_KEPT))]
+            kind = run.xpath(_KIND)
+            if kind == "begin":
+                opened.append([])
+            if opened and (kind or run.xpath(_INSTRUCTION)):
+                opened[-1].append((mark, run))
+            if kind == "end" and opened:
+                marks = opened.pop()
+                instruction = "".join(run.xpath(_INSTRUCTION) for _, run in marks)
+                name = _FIELDS.get(" ".join(instruction.split()[:1]))
+                if name:
+                    field = parent.makeelement(f"{space}{name}")
+                    marks[0][0].addprevious(field)
+                    while mark.getparent() is parent:
+                        field.append(field.getnext())
+                    for code, _ in marks:
+                        code.tag = f"{space}{_CODE}"
 
     def _simplify_run(
         self, parent: "_Element", space: str, run: "_Element", texts: dict[Any, list[str]]
@@ -302,7 +331,7 @@ class RunDocument(XmlDocument):
         add_run(parent.text)
         for child in [*parent]:
             tail, child.tail = child.tail, None
-            if child.tag == f"{space}br":
+            if child.tag in (f"{space}br", f"{space}{_CODE}"):
                 pieces += self._kept[int(child.get(_KEPT))]
             else:
                 if child.tag not in (f"{space}{_MARK}", f"{space}{_END}"):

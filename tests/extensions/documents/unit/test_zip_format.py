@@ -138,6 +138,71 @@ def test_runs_of_docx_are_translated_with_their_properties(kind):
     assert translated("docx", paragraph(*runs)) == paragraph(*expected)
 
 
+def field(instruction, *runs):
+    begin, separate, end = (
+        f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")
+    )
+    code = f"<w:r>{BOLD}<w:instrText> {instruction} </w:instrText></w:r>"
+    return "".join([begin, code, separate, *runs, end])
+
+
+SIMPLE = '<w:fldSimple w:instr="MERGEFIELD x">{}</w:fldSimple>'.format(run("«a b»"))
+LINK = 'HYPERLINK "a"'
+# The runs of a paragraph, their translation in reverse, and what the model reads first.
+FIELDS = {
+    "a link": (
+        [run("Read "), field(LINK, run("the page")), run(" now.")],
+        [run("NOW. "), field(LINK, run("PAGE THE")), run(" READ")],
+        "Read the page now.",
+    ),
+    "a bold link": (
+        [run("Read "), field(LINK, run("the page", BOLD)), run(" now.")],
+        [run("NOW. "), field(LINK, run("PAGE THE", BOLD)), run(" READ")],
+        "Read the page now.",
+    ),
+    "a merge field": (
+        [run("Dear "), field("MERGEFIELD x", run("«a b»")), run(", go")],
+        [run("DEAR "), field("MERGEFIELD x", run("«a b»")), run(" GO ,")],
+        "Dear «a b», go",
+    ),
+    "a reference": (
+        [run("as in "), field("REF x \\h", run("Figure 2")), run(" here")],
+        [run("IN AS "), field("REF x \\h", run("Figure 2")), run(" HERE")],
+        "as in Figure 2 here",
+    ),
+    "a simple field": (
+        [run("Dear "), SIMPLE, run(" go")],
+        [run("DEAR "), SIMPLE, run(" GO")],
+        "Dear «a b» go",
+    ),
+    "another field": (
+        [run("a b "), field("TOC x", run("c d")), run(" e f")],
+        [run("B A "), field("TOC x", run("D C")), run(" F E")],
+        "a b",
+    ),
+    "a field in a field": (
+        [run("a b "), field("TOC x", field(LINK, run("c d "), field("PAGEREF x", run("2"))))],
+        [run("B A "), field("TOC x", field(LINK, field("PAGEREF x", run("2")), run(" D C")))],
+        "a b",
+    ),
+    "half a field": ([run("a b "), BEGIN, run(" c d")], [run("B A "), BEGIN, run(" D C")], "a b"),
+}
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_fields_of_docx_are_part_of_their_sentence(kind):
+    runs, expected, seen = FIELDS[kind]
+    read = []
+
+    def translate(texts):
+        read.extend(texts)
+        return reverse(texts)
+
+    assert translated("docx", paragraph(*runs), translate) == paragraph(*expected)
+    assert read[0] == seen
+    assert translated("docx", paragraph(*runs), copy) == paragraph(*runs)
+
+
 @pytest.mark.parametrize("space", ["   ", "\t", " \t "])
 def test_text_of_a_form_is_translated_apart(space):
     text = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>"
@@ -192,6 +257,8 @@ PIECES = {
     "tabs": ("docx", "<w:r><w:t>a</w:t><w:tab/></w:r>"),
     "sizes": ("docx", '<w:r><w:rPr><w:sz w:val="{}"/></w:rPr><w:t>a </w:t></w:r>'),
     "runs": ("docx", "<w:r><w:t>a </w:t></w:r>"),
+    "fields": ("docx", field("REF", "<w:r><w:t>a </w:t></w:r>").replace(BOLD, "")),
+    "begun fields": ("docx", BEGIN + "<w:r><w:instrText>HYPERLINK</w:instrText></w:r>"),
     "bookmarks": ("docx", "<w:bookmarkStart/>"),
     "paragraphs": ("docx", "</w:p><w:p><w:r><w:t>a</w:t></w:r>"),
     "slides": ("pptx", '<a:r><a:rPr b="{}"/><a:t>a </a:t></a:r>'),
@@ -251,6 +318,13 @@ ODF = """<o:meta>text</o:meta><t:h>{}</t:h><t:p>{} <t:span>{}</t:span><t:tab/>{}
 <t:p><d:frame><d:text-box><t:p>{}</t:p></d:text-box><s:desc>{}</s:desc></d:frame></t:p><t:p>{}<t:note><t:note-citation>i</t:note-citation>\
 <t:note-body><t:p>{}</t:p></t:note-body></t:note><o:annotation><c:creator>me</c:creator><t:p>{}</t:p></o:annotation>\
 <t:page-number>x</t:page-number></t:p>"""
+
+
+@pytest.mark.parametrize("before", ["Text", "Text "])
+def test_spaces_of_opendocument_stay_as_many(before):
+    text = "<t:p>{}<t:span><t:s/>{}</t:span></t:p>"
+    source, expected = text.format(before, "box here"), text.format(before.upper(), "BOX HERE")
+    assert translated("odf", source) == expected
 
 
 def test_paragraphs_of_opendocument_are_translated():

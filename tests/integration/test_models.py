@@ -6,12 +6,13 @@ import runpy
 
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.docs_pages import ROOT
 from tests.tiny import tiny_model
 from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.text.languages import find_direction
 
 EN_DE = ROOT / "models/en-de"
 
@@ -22,6 +23,10 @@ def test_model_of_the_repository_is_small_and_as_its_card_says():
     card, row = files.pop("README.md").read_text(), r"^\| `([\w.]+)` \| `([0-9a-f]{64})` \|$"
     hashes = dict(re.findall(row, card, re.MULTILINE))
     assert hashes == {name: hash_file(path) for name, path in files.items()}
+
+
+def test_model_of_the_repository_names_its_languages():
+    assert find_direction(AutoTokenizer.from_pretrained(EN_DE)) == ("en", "de")
 
 
 def test_tool_writes_bfloat16_weights_that_load_as_float32(tmp_path, tiny_tokenizer):

@@ -9,7 +9,7 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -169,6 +169,7 @@ class LineTranslator:
         self, translate: "TranslationPipeline", options: "TranslateArguments", total: int | None
     ):
         from vanilla_transformer.decoding.engine.requests import share_seed
+        from vanilla_transformer.decoding.warning_finder import WarningFinder
 
         self.pipeline = translate
         self.options = options
@@ -212,13 +213,20 @@ class LineTranslator:
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
-        # Warnings by the index in a block
-        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None
+        finds_warnings = shows_warnings or options.fail_on_warnings
+        if finds_warnings and self.is_scored and has_heads:
+            self.settings["return_alignments"] = True
+        self.find_warnings: WarningFinder | None = None
+        if finds_warnings:
+            settings_of_all = translate.default_options
+            self.find_warnings = WarningFinder(translate.tokenizer, model.config, settings_of_all)
+        # Warnings by the number of the line, and how many of them were printed, if any are
+        self.warned: dict[int, list[str]] = {}
+        self._num_printed = 0 if shows_warnings else None
 
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""
         from vanilla_transformer.decoding.answers import rename_text
-        from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
         options, sources = self.options, shard.lines
         if self.prefixes is not None:
@@ -234,12 +242,11 @@ class LineTranslator:
             list(sources), options.batch_size, False, **{**self.settings, **settings}
         )
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-        if self.warned is not None:
-            limits = WarningLimits.from_config(getattr(self.pipeline.model, "config", None))
-            glossary = self.pipeline.default_options.get("glossary")
-            for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
-                if names := find_warnings(source, row[0]["translation_text"], limits, glossary):
-                    self.warned[index] = names
+        if self.find_warnings is not None:
+            for number, (source, row) in enumerate(zip(sources, rows, strict=True), shard.start):
+                text, links = row[0]["translation_text"], row[0].get("alignment", ())
+                if names := self.find_warnings(source, text, links):
+                    self.warned[number] = names
         if options.as_json:
             lines = []
             for source, row in zip(sources, rows, strict=True):
@@ -249,7 +256,8 @@ class LineTranslator:
             return lines
         texts = []
         for source, row in zip(sources, rows, strict=True):
-            texts.append("\n".join(_as_text(source, answer) for answer in row))
+            shown = [_as_text(source, answer, options.alignments) for answer in row]
+            texts.append("\n".join(shown))
         return texts
 
     def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
@@ -272,9 +280,9 @@ class LineTranslator:
         """Yield the text to write for each block of lines, and print the warnings about it."""
         from vanilla_transformer.decoding.corpus_shards import number_shards
 
-        for shard, texts in self.work(number_shards(blocks)):
+        for _, texts in self.work(number_shards(blocks)):
             yield "".join(f"{text}\n" for text in texts)
-            self._print_warnings(shard.start, is_alone=self.total == 1)
+            self._print_warnings(is_alone=self.total == 1)
 
     def converse(self) -> None:
         """Translate the lines that are typed in a terminal, one by one."""
@@ -287,20 +295,48 @@ class LineTranslator:
             print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
         for number, line in enumerate(typed_lines("> " if prompted else "")):
             print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
-            self._print_warnings(0, is_alone=True)
+            self._print_warnings(is_alone=True)
 
-    def _print_warnings(self, start: int, is_alone: bool) -> None:
-        """Print the warnings about some lines, of which the first has the index `start`, and forget
-        them.
-        """
-        from vanilla_transformer.text.translation_warnings import WARNINGS
+    def check_warnings(self) -> None:
+        """Refuse the translations that were written if some have warnings and none may have."""
+        if self.options.fail_on_warnings:
+            places = [f"line {number + 1}" for number in self.warned]
+            refuse_doubts(places, self.warned.values(), self.total)
 
-        for index, names in (self.warned or {}).items():
-            location = "" if is_alone else f"line {start + index + 1}: "
-            reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-            print(f"warning: {location}{reasons}.", file=sys.stderr, flush=True)
-        if self.warned is not None:
-            self.warned.clear()
+    def _print_warnings(self, is_alone: bool) -> None:
+        """Print the warnings that were not printed yet."""
+        from vanilla_transformer.text.translation_warnings import describe_warnings
+
+        if self._num_printed is None:
+            return
+        for number, names in islice(self.warned.items(), self._num_printed, None):
+            location = "" if is_alone else f"line {number + 1}: "
+            print(f"warning: {location}{describe_warnings(names)}.", file=sys.stderr, flush=True)
+        self._num_printed = len(self.warned)
+
+
+_MOST_DOUBTS = 5  # that a line lists
+
+
+def list_doubts(places: Iterable[str], doubts: Iterable[Sequence[str]]) -> str:
+    """Return the first places of doubtful translations, with their warnings."""
+    shown = []
+    for place, names in zip(places, doubts, strict=True):
+        shown.append(f"{place} ({', '.join(names)})")
+    further = ["…"] if len(shown) > _MOST_DOUBTS else []
+    return ", ".join([*shown[:_MOST_DOUBTS], *further])
+
+
+def refuse_doubts(
+    places: Sequence[str], doubts: Iterable[Sequence[str]], total: int | None
+) -> None:
+    """Refuse translations that were written if there are doubtful ones."""
+    if places:
+        counted = f"{len(places)} of {total}" if total is not None else len(places)
+        raise UserError(
+            f"With --fail_on_warnings no translation may have a warning, but {counted} have one: "
+            f"{list_doubts(places, doubts)}. The output is written. Check these."
+        )
 
 
 def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:
@@ -319,11 +355,11 @@ def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:
     return show
 
 
-def _as_text(source: str, answer: Mapping[str, Any]) -> str:
+def _as_text(source: str, answer: Mapping[str, Any], has_alignment: bool) -> str:
     """Return a translation, after its score and before its alignment if these were requested."""
     text = answer["translation_text"]
     score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-    if "alignment" not in answer:
+    if not has_alignment:
         return f"{score}{text}"
     from vanilla_transformer.decoding.unit_links import moses_pairs
 

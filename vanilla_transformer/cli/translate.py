@@ -1,10 +1,11 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -32,7 +33,9 @@ from .flags import (
 from .lines import (
     BATCHES,
     LineTranslator,
+    list_doubts,
     print_texts,
+    refuse_doubts,
     silence_libraries,
     split_lines,
     stdin_source,
@@ -57,6 +60,7 @@ def _translate_document(
         source: The document and its encoding.
         note: A line to print once the document is read, if there is one.
     """
+    from vanilla_transformer.decoding.warning_finder import WarningFinder
     from vanilla_transformer.extensions.documents import (
         BlockTranslator,
         TargetLanguageError,
@@ -83,8 +87,12 @@ def _translate_document(
             num_beams=options.num_beams,
             batch_size=options.batch_size,
         )
-        translator = BlockTranslator(translate, splitter, options.protect)
+        find_warnings = WarningFinder(
+            pipeline.tokenizer, pipeline.model.config, pipeline.default_options
+        )
+        translator = BlockTranslator(translate, splitter, options.protect, find_warnings)
         blocks = translator(document.blocks)
+        document.doubts = translator.doubts
         with _reading(name):
             translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)
@@ -97,8 +105,25 @@ def _translate_document(
             shown = ", ".join(sorted(targets))
             print(f"warning: The file asks for {shown}, {problem}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
+    places = _name_places(document, translator.doubts)
+    counted = f"{len(places)} of {len(blocks)} texts"
+    if places and not (options.quiet or options.fail_on_warnings):
+        shown = list_doubts(places, translator.doubts.values())
+        print(f"warning: {counted} are doubtful: {shown}.", file=sys.stderr)
+    if options.fail_on_warnings:
+        refuse_doubts(places, translator.doubts.values(), len(blocks))
 
 
+def _name_places(document: Any, numbers: Iterable[int]) -> list[str]:
+    """Return the lines of some blocks, or their texts if the format has no lines."""
+    lines = getattr(document, "lines", None)
+    if lines is None:
+        texts = (document.blocks[number].text for number in numbers)
+        return [repr(shorten(text, _SHOWN, placeholder="…")) for text in texts]
+    return [f"line {lines[number]}" for number in numbers]
+
+
+_SHOWN = 40  # characters of a text
 # Of the processor, and bytes: far more than documents take that were made to be read
 _DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
 
@@ -168,6 +193,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
     batch_size: Count = Field(32, description="Sentences per batch.")
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
+    fail_on_warnings: bool = Field(
+        False,
+        description="End with an error if a translation has a warning, once all are written.",
+    )
     format: str = Field(
         "",
         description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, "
@@ -229,6 +258,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             raise UserError(
                 "--engine ray is for searches of the lines of an --input, without samples and "
                 "--format."
+            )
+        if self.fail_on_warnings and (self.resume or self.engine == "ray"):
+            raise UserError(
+                "--fail_on_warnings is for a command that translates all lines itself. Leave out "
+                "--resume and --engine ray."
             )
         if self.resume:
             self._check_resume()
@@ -339,6 +373,7 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_texts(texts, options.output)
         else:
             _write_shards(options, source.total, translator.work)
+        translator.check_warnings()
 
 
 def _find_format(name: str) -> str:

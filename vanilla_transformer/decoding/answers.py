@@ -7,7 +7,6 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
-from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
@@ -16,6 +15,7 @@ from .sentences import Sentence
 from .token_texts import Token, locate_tokens, to_entries
 from .translations import Link, Translation, join_pieces
 from .unit_links import align, token_spans
+from .warning_finder import WarningFinder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -101,6 +101,7 @@ def build_answer(
     translations: Sequence[Translation],
     options: TranslationOptions,
     config: "PreTrainedConfig",
+    find_warnings: WarningFinder | None = None,
 ) -> dict[str, Any]:
     """
     Return the answer of a text, given the translation of each of its sentences, with the entries
@@ -112,6 +113,7 @@ def build_answer(
 
     Args:
         config: The configuration of the model.
+        find_warnings: Finds the warnings, if they are requested.
     """
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
     lengths = [len(sentence.text + sentence.separator) for sentence in sentences]
@@ -132,9 +134,8 @@ def build_answer(
         values = [token.log_probability for token in joined.tokens]
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)
-    if options.return_warnings:
-        limits = WarningLimits.from_config(config)
-        answer["warnings"] = find_warnings(source, joined.text, limits, options.glossary)
+    if find_warnings is not None:
+        answer["warnings"] = find_warnings(source, joined.text, joined.alignment)
     if options.return_tokens:
         answer["tokens"] = to_entries(joined.tokens, joined.text)
     if options.return_alignments:

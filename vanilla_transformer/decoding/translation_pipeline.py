@@ -37,6 +37,7 @@ from .sentences import Decode, Report, Sentence, Step
 from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
+from .warning_finder import WarningFinder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -431,6 +432,9 @@ class TranslationCall:
         self.num_return_sequences = options.count
         tokenizer, config = pipeline.tokenizer, pipeline.model.config
         self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count)
+        self._find_warnings: WarningFinder | None = None
+        if options.return_warnings:
+            self._find_warnings = WarningFinder(tokenizer, config, vars(options))
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
@@ -465,5 +469,7 @@ class TranslationCall:
         if self.options.return_tensors:
             return {f"{name}_token_ids": translations[0].text}
         config = self._pipeline.model.config
-        answer = build_answer(text, sentences, translations, self.options, config)
+        answer = build_answer(
+            text, sentences, translations, self.options, config, self._find_warnings
+        )
         return {f"{name}_text": answer.pop("translation_text"), **answer}

@@ -3,24 +3,25 @@ Find signs of a bad translation in its text: copies, repetitions, other numbers,
 another length.
 
 The rules are pure functions of a source and its translation. They need neither a model nor a
-reference, and apply to the pairs of a corpus as well.
+reference, and apply to the pairs of a corpus as well. What a model tells besides is [`Evidence`].
 """
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import regex
 
 from vanilla_transformer.errors import UserError
 
+from .identification import is_in_another_language
 from .protection import remove_protected
 from .scripts import count_scripts, find_scripts, normalize
-from .units import split_graphemes, split_words
+from .units import split_graphemes, split_units, split_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -32,9 +33,15 @@ WARNINGS = {
     "numbers": "a number differs from the source",
     "script": "letters are of another script",
     "length": "it is unusually short or long",
+    "characters": "characters are broken",
 }
-OF_TEXT = (*WARNINGS,)  # those that need no glossary
-WARNINGS["terms"] = "a term is not translated as the glossary says"
+OF_TEXT = (*WARNINGS,)  # those that need neither a glossary nor a model
+WARNINGS |= {
+    "terms": "a term is not translated as the glossary says",
+    "language": "the source is in another language than the model translates",
+    "capitals": "the model knows no word in capitals of the source",
+    "ending": "its last word has no counterpart in the source",
+}
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
 _MOST_WORDS = 200  # in which a copy is looked for
 _COPIED_SHARE = 0.5  # of the words of the translation
@@ -49,6 +56,8 @@ _REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
 _FOREIGN_SHARE = 0.05  # of the letters of a text
 _NAMES = 3  # at most, which tell no script; more words in capitals or in title case are a sentence
 USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
+_LABEL_WORDS = 8  # at most, of a title or a label, which ends without a period
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
 _SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
 _LENGTH_QUANTILES = (0.001, 0.999)
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f]\d+)*")
@@ -97,8 +106,31 @@ class WarningLimits:
         return limits
 
 
+class Evidence(NamedTuple):
+    """
+    What a model tells about a translation besides its text.
+
+    Attributes:
+        language: Code of the language that the model translates.
+        is_spelled: Each token of the source has one letter at most.
+        aligned_end: Where the last word of the translation ends that has a counterpart in the
+            source; 0 without an alignment.
+    """
+
+    language: str | None = None
+    is_spelled: bool = False
+    aligned_end: int = 0
+
+
+NO_EVIDENCE = Evidence()
+
+
 def find_warnings(
-    source: str, translation: str, limits: WarningLimits, glossary: Any = None
+    source: str,
+    translation: str,
+    limits: WarningLimits,
+    glossary: Any = None,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
@@ -111,8 +143,15 @@ def find_warnings(
     - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in
       the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
+    - "characters": bytes of the translation are no characters, so that it has � instead.
     - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its
       ending.
+    - "language": the source is clearly in another language than that of `evidence`, and has 30
+      characters or more. It needs the extra `cleaning`.
+    - "capitals": the source is in capitals, of which the model knows the letters alone, and is not
+      copied.
+    - "ending": a source of at most 8 words without a period at its end is a title or a label, and
+      the last word of its translation has no counterpart.
     """
     warnings = []
     if is_copy(source, translation):
@@ -126,9 +165,22 @@ def find_warnings(
         warnings.append("script")
     if not limits.shortest <= length_ratio(source, translation) <= limits.longest:
         warnings.append("length")
+    if translation.count(_BROKEN) > source.count(_BROKEN):
+        warnings.append("characters")
     if glossary is not None and glossary.is_ignored(remove_protected(source), translation):
         warnings.append("terms")
+    if is_in_another_language(source, evidence.language):
+        warnings.append("language")
+    if evidence.is_spelled and source.isupper() and source not in translation:
+        warnings.append("capitals")
+    if has_invented_ending(source, translation, evidence.aligned_end):
+        warnings.append("ending")
     return warnings
+
+
+def describe_warnings(names: Iterable[str]) -> str:
+    """Return what warnings say, with their names."""
+    return "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
 
 
 def is_copy(source: str, translation: str) -> bool:
@@ -220,6 +272,17 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
         if script not in scripts and not (has_usual and script == "LATIN"):
             foreign += count
     return foreign > _FOREIGN_SHARE * letters.total()
+
+
+def has_invented_ending(source: str, translation: str, aligned_end: int) -> bool:
+    """Return whether a title or a label has a translation that goes on after its last counterpart
+    by a word.
+    """
+    is_label = source.strip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
+    if not is_label or not aligned_end:
+        return False
+    start, _ = split_units(translation)[-1]
+    return start >= aligned_end and translation[start].isalpha()
 
 
 def letter_ratio(text: str) -> float:

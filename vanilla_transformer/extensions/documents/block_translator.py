@@ -2,8 +2,8 @@
 translation tell.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import regex
@@ -17,11 +17,17 @@ from vanilla_transformer.decoding.protection.projection import proportional_link
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.decoding.sentences import Report, Sentence, TranslateSentences, ignore
-from vanilla_transformer.decoding.translations import Translation
+from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+
+FindWarnings = Callable[[str, str, Sequence[Link]], list[str]]
+
+
+def _find_none(source: str, text: str, links: Sequence[Link]) -> list[str]:
+    return []
 
 
 @dataclass
@@ -39,35 +45,50 @@ class BlockTranslator:
         splitter: Returns the sentences of a text.
         protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O,
             besides fixed spans.
+        find_warnings: Returns the warnings about a translation, given the source and the links.
+
+    Attributes:
+        doubts: The warnings about the blocks of the last call, by their numbers.
     """
 
     translate: TranslateSentences
     splitter: SentenceSplitter
     protect: bool = True
+    find_warnings: FindWarnings = _find_none
+    doubts: dict[int, list[str]] = field(default_factory=dict, init=False)
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
         search = ProtectedSearch(self._decode, TranslationOptions(protect=self.protect))
-        answers = self._translate(blocks, lambda sentences: search(sentences, ignore))
-        crossing = [block for block, answer in zip(blocks, answers, strict=True) if answer is None]
-        again = iter(filter(None, self._translate(crossing, search.translate_around)))
-        return [next(again) if answer is None else answer for answer in answers]
+        numbered, self.doubts = dict(enumerate(blocks)), {}
+        answers = self._translate(numbered, lambda sentences: search(sentences, ignore))
+        crossing = {}
+        for number, answer in answers.items():
+            if answer is None:
+                crossing[number] = numbered[number]
+        answers |= self._translate(crossing, search.translate_around)
+        return [answer for answer in answers.values() if answer is not None]
 
     def _translate(
         self,
-        blocks: Sequence[Block],
+        blocks: Mapping[int, Block],
         search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]],
-    ) -> list[Block | None]:
+    ) -> dict[int, Block | None]:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the
         source.
         """
-        sentences = [list(self._split(block)) for block in blocks]
+        sentences = [list(self._split(block)) for block in blocks.values()]
         flat = [sentence for _, sentence in chain.from_iterable(sentences)]
         rows = iter(search(flat))
-        joined = []
-        for block, of_block in zip(blocks, sentences, strict=True):
+        joined = {}
+        for (number, block), of_block in zip(blocks.items(), sentences, strict=True):
             pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
-            joined.append(join_block(block, pieces))
+            joined[number] = join_block(block, pieces)
+            names = dict[str, None]()
+            for _, sentence, (text, *_, links) in pieces:
+                names |= dict.fromkeys(self.find_warnings(sentence.text, text, links))
+            if names or number in self.doubts:
+                self.doubts[number] = [*names]
         return joined
 
     def _decode(

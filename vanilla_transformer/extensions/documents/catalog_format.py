@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from gettext import c2py
+from itertools import chain
 from typing import Any
 
 import regex
@@ -27,6 +28,7 @@ from vanilla_transformer.decoding.protection.blocks import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
+from vanilla_transformer.text.translation_warnings import describe_warnings
 from vanilla_transformer.text.xml_tree import DECLARATION
 
 from .message_format import LINE_BREAK, add_lines
@@ -58,11 +60,16 @@ class CatalogDocument(Document):
     Attributes:
         directions: The languages of the file, as far as they are named.
         summary: Numbers of messages: translated ones, and others with the reason.
+        doubts: Warnings about translations of blocks, which become comments.
+        lines: The line of each block.
     """
+
+    doubts: Mapping[int, Sequence[str]] = {}
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
         self._store, self._form, self.blocks = read_catalog(self._text, form), form, []
+        self.lines = list[int]()
         self._units = list[tuple[Any, int, Sequence[int]]]()
         self._counts = Counter[str]()
         named = find_catalog_languages(self._store, form)
@@ -84,6 +91,7 @@ class CatalogDocument(Document):
                 for index in used:
                     builder = add_lines(SpanBuilder(True), sources[index], marks)
                     self.blocks.append(builder.finish())
+                    self.lines.append(_line_of(unit))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -105,6 +113,9 @@ class CatalogDocument(Document):
             else:
                 unit.target = written[number]
             unit.markfuzzy()
+            names = chain.from_iterable(self.doubts.get(at, ()) for at in numbers)
+            if reasons := describe_warnings(dict.fromkeys(names)):
+                unit.addnote(f"Doubtful machine translation: {reasons}", origin="translator")
         done = self._counts[OPEN] - count
         total = self._counts.total() - self._counts[""]
         done_of_all = f"Translated {done} of {total} messages."
@@ -164,6 +175,11 @@ class CatalogDocument(Document):
         has_all = int(count) == 1 or (is_often and kept[1] - kept[0])
         singular = -1 if has_all else form_of(1)
         return [int(form != singular) for form in range(int(count))]
+
+
+def _line_of(unit: Any) -> int:
+    """Return the line in which a message begins."""
+    return unit.xmlelement.sourceline if hasattr(unit, "xmlelement") else unit._line_number
 
 
 def _fields(block: Block) -> Counter[str]:

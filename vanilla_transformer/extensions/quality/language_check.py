@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.cleaning_rules import (
+from vanilla_transformer.data.damage import has_markup
+from vanilla_transformer.data.data_arguments import DataArguments, augmentations
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.pretrained import load_tokenizer
+from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.identification import (
     has_unequal_numbers,
     hash_repetition,
     identify,
@@ -27,12 +33,6 @@ from vanilla_transformer.data.cleaning_rules import (
     language_code,
     load_normalizer,
 )
-from vanilla_transformer.data.damage import has_markup
-from vanilla_transformer.data.data_arguments import DataArguments, augmentations
-from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio

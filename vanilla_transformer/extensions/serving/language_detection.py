@@ -10,7 +10,7 @@ from babel import parse_locale
 from babel.core import get_global
 from typing_extensions import TypedDict  # of which pydantic makes schemas before Python 3.12, too
 
-from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
+from vanilla_transformer.text.identification import language_code, load_identifier
 from vanilla_transformer.text.languages import find_locale
 
 _LONGEST_CODE = 35  # characters, as in RFC 5646

@@ -168,8 +168,8 @@ class LineTranslator:
     def __init__(
         self, translate: "TranslationPipeline", options: "TranslateArguments", total: int | None
     ):
+        from vanilla_transformer.decoding.answers import warning_finder
         from vanilla_transformer.decoding.engine.requests import share_seed
-        from vanilla_transformer.decoding.warning_finder import WarningFinder
 
         self.pipeline = translate
         self.options = options
@@ -213,16 +213,16 @@ class LineTranslator:
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
-        finds_warnings = shows_warnings or options.fail_on_warnings
-        if finds_warnings and self.is_scored and has_heads:
-            self.settings["return_alignments"] = True
-        self.find_warnings: WarningFinder | None = None
-        if finds_warnings:
-            settings_of_all = translate.default_options
-            self.find_warnings = WarningFinder(translate.tokenizer, model.config, settings_of_all)
-        # Warnings by the number of the line, and how many of them were printed, if any are
+        # Warnings by the number of the line, and how many of them were printed
         self.warned: dict[int, list[str]] = {}
-        self._num_printed = 0 if shows_warnings else None
+        self._num_printed = 0
+        self.find_warnings = None
+        if shows_warnings or options.fail_on_warnings:
+            self.find_warnings = warning_finder(
+                translate.tokenizer, model.config, translate.default_options
+            )
+            self.settings["return_alignments"] = has_heads and self.is_scored
+        self._shows_warnings = shows_warnings
 
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""
@@ -256,8 +256,7 @@ class LineTranslator:
             return lines
         texts = []
         for source, row in zip(sources, rows, strict=True):
-            shown = [_as_text(source, answer, options.alignments) for answer in row]
-            texts.append("\n".join(shown))
+            texts.append("\n".join(_as_text(source, answer, options.alignments) for answer in row))
         return texts
 
     def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
@@ -297,19 +296,12 @@ class LineTranslator:
             print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
             self._print_warnings(is_alone=True)
 
-    def check_warnings(self) -> None:
-        """Refuse the translations that were written if some have warnings and none may have."""
-        if self.options.fail_on_warnings:
-            places = [f"line {number + 1}" for number in self.warned]
-            refuse_doubts(places, self.warned.values(), self.total)
-
     def _print_warnings(self, is_alone: bool) -> None:
         """Print the warnings that were not printed yet."""
         from vanilla_transformer.text.translation_warnings import describe_warnings
 
-        if self._num_printed is None:
-            return
-        for number, names in islice(self.warned.items(), self._num_printed, None):
+        rest = islice(self.warned.items(), self._num_printed, None)
+        for number, names in rest if self._shows_warnings else ():
             location = "" if is_alone else f"line {number + 1}: "
             print(f"warning: {location}{describe_warnings(names)}.", file=sys.stderr, flush=True)
         self._num_printed = len(self.warned)
@@ -318,25 +310,25 @@ class LineTranslator:
 _MOST_DOUBTS = 5  # that a line lists
 
 
-def list_doubts(places: Iterable[str], doubts: Iterable[Sequence[str]]) -> str:
-    """Return the first places of doubtful translations, with their warnings."""
-    shown = []
-    for place, names in zip(places, doubts, strict=True):
-        shown.append(f"{place} ({', '.join(names)})")
-    further = ["…"] if len(shown) > _MOST_DOUBTS else []
-    return ", ".join([*shown[:_MOST_DOUBTS], *further])
-
-
-def refuse_doubts(
-    places: Sequence[str], doubts: Iterable[Sequence[str]], total: int | None
+def report_doubts(
+    places: Iterable[str], doubts: Mapping[int, Sequence[str]], total: object, fails: bool
 ) -> None:
-    """Refuse translations that were written if there are doubtful ones."""
-    if places:
-        counted = f"{len(places)} of {total}" if total is not None else len(places)
+    """Print how many of the translations that were written have warnings, and the first ones, or
+    refuse them.
+
+    Args:
+        places: Names of the doubtful ones.
+    """
+    rows = islice(zip(places, doubts.values(), strict=True), _MOST_DOUBTS)
+    shown = ", ".join(f"{place} ({', '.join(names)})" for place, names in rows)
+    found = f"{len(doubts)} of {total} translations have warnings: {shown}"
+    if doubts and fails:
         raise UserError(
-            f"With --fail_on_warnings no translation may have a warning, but {counted} have one: "
-            f"{list_doubts(places, doubts)}. The output is written. Check these."
+            f"With --fail_on_warnings none may have one, but {found}. The output is written. Check "
+            "them."
         )
+    if doubts:
+        print(f"warning: {found}.", file=sys.stderr)
 
 
 def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:

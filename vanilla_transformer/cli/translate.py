@@ -1,7 +1,7 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,9 +33,8 @@ from .flags import (
 from .lines import (
     BATCHES,
     LineTranslator,
-    list_doubts,
     print_texts,
-    refuse_doubts,
+    report_doubts,
     silence_libraries,
     split_lines,
     stdin_source,
@@ -60,7 +59,7 @@ def _translate_document(
         source: The document and its encoding.
         note: A line to print once the document is read, if there is one.
     """
-    from vanilla_transformer.decoding.warning_finder import WarningFinder
+    from vanilla_transformer.decoding.answers import warning_finder
     from vanilla_transformer.extensions.documents import (
         BlockTranslator,
         TargetLanguageError,
@@ -87,7 +86,7 @@ def _translate_document(
             num_beams=options.num_beams,
             batch_size=options.batch_size,
         )
-        find_warnings = WarningFinder(
+        find_warnings = warning_finder(
             pipeline.tokenizer, pipeline.model.config, pipeline.default_options
         )
         translator = BlockTranslator(translate, splitter, options.protect, find_warnings)
@@ -105,25 +104,15 @@ def _translate_document(
             shown = ", ".join(sorted(targets))
             print(f"warning: The file asks for {shown}, {problem}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
-    places = _name_places(document, translator.doubts)
-    counted = f"{len(places)} of {len(blocks)} texts"
-    if places and not (options.quiet or options.fail_on_warnings):
-        shown = list_doubts(places, translator.doubts.values())
-        print(f"warning: {counted} are doubtful: {shown}.", file=sys.stderr)
-    if options.fail_on_warnings:
-        refuse_doubts(places, translator.doubts.values(), len(blocks))
+    if options.fail_on_warnings or not options.quiet:
+        places = (
+            repr(shorten(blocks[number].text, _SHOWN, placeholder="…"))
+            for number in translator.doubts
+        )
+        report_doubts(places, translator.doubts, len(blocks), options.fail_on_warnings)
 
 
-def _name_places(document: Any, numbers: Iterable[int]) -> list[str]:
-    """Return the lines of some blocks, or their texts if the format has no lines."""
-    lines = getattr(document, "lines", None)
-    if lines is None:
-        texts = (document.blocks[number].text for number in numbers)
-        return [repr(shorten(text, _SHOWN, placeholder="…")) for text in texts]
-    return [f"line {lines[number]}" for number in numbers]
-
-
-_SHOWN = 40  # characters of a text
+_SHOWN = 40  # characters of a doubtful translation
 # Of the processor, and bytes: far more than documents take that were made to be read
 _DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
 
@@ -253,16 +242,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
-        is_search = format == "text" and not self.samples
+        is_search = format == "text" and not (self.samples or self.fail_on_warnings)
         if self.engine == "ray" and (self.input is None or not is_search):
             raise UserError(
-                "--engine ray is for searches of the lines of an --input, without samples and "
-                "--format."
-            )
-        if self.fail_on_warnings and (self.resume or self.engine == "ray"):
-            raise UserError(
-                "--fail_on_warnings is for a command that translates all lines itself. Leave out "
-                "--resume and --engine ray."
+                "--engine ray is for searches of the lines of an --input, without samples, "
+                "--fail_on_warnings and --format."
             )
         if self.resume:
             self._check_resume()
@@ -289,10 +273,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 "--resume continues a file that an interrupted run began. Give its --input and "
                 "--output."
             )
-        if self.samples:
+        if self.samples or self.fail_on_warnings:
             raise UserError(
-                "--resume continues searches, not samples. Leave out --resume, or --do_sample and "
-                "--mbr."
+                "--resume continues searches, not samples, and knows no warnings about finished "
+                "lines. Leave out --resume, or --do_sample, --mbr and --fail_on_warnings."
             )
         output = Path(self.output)
         if output.exists() and not output.is_file():
@@ -373,7 +357,9 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_texts(texts, options.output)
         else:
             _write_shards(options, source.total, translator.work)
-        translator.check_warnings()
+    if options.fail_on_warnings:
+        places = (f"line {number + 1}" for number in translator.warned)
+        report_doubts(places, translator.warned, source.total or "the", fails=True)
 
 
 def _find_format(name: str) -> str:

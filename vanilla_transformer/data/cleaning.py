@@ -21,7 +21,7 @@ from vanilla_transformer.files.text_files import (
     has_invalid_unicode,
     invalid_unicode_error,
 )
-from vanilla_transformer.text.identification import (
+from vanilla_transformer.text.languages import (
     SHORTEST_IDENTIFIED,
     identify,
     is_clearly_another,

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.identification import (
+from vanilla_transformer.text.languages import (
     is_clearly_another,
     language_code,
     load_identifier,

@@ -24,7 +24,7 @@ from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 from vanilla_transformer.user_input.reasons import first_line
 
-from .answers import build_answer, needs_alignments, to_translations
+from .answers import build_answer, needs_alignments, to_translations, warning_finder
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
@@ -37,7 +37,6 @@ from .sentences import Decode, Report, Sentence, Step
 from .steps import complete_alternatives, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
-from .warning_finder import WarningFinder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -432,9 +431,9 @@ class TranslationCall:
         self.num_return_sequences = options.count
         tokenizer, config = pipeline.tokenizer, pipeline.model.config
         self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count)
-        self._find_warnings: WarningFinder | None = None
+        self._find_warnings = None
         if options.return_warnings:
-            self._find_warnings = WarningFinder(tokenizer, config, vars(options))
+            self._find_warnings = warning_finder(tokenizer, config, vars(options))
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""

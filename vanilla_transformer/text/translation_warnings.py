@@ -3,7 +3,7 @@ Find signs of a bad translation in its text: copies, repetitions, other numbers,
 another length.
 
 The rules are pure functions of a source and its translation. They need neither a model nor a
-reference, and apply to the pairs of a corpus as well. What a model tells besides is [`Evidence`].
+reference, and apply to the pairs of a corpus as well.
 """
 
 import re
@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
 
-from .identification import is_in_another_language
+from .languages import is_in_another_language
 from .protection import remove_protected
 from .scripts import count_scripts, find_scripts, normalize
-from .units import split_graphemes, split_units, split_words
+from .units import split_graphemes, split_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -106,31 +106,14 @@ class WarningLimits:
         return limits
 
 
-class Evidence(NamedTuple):
-    """
-    What a model tells about a translation besides its text.
-
-    Attributes:
-        language: Code of the language that the model translates.
-        is_spelled: Each token of the source has one letter at most.
-        aligned_end: Where the last word of the translation ends that has a counterpart in the
-            source; 0 without an alignment.
-    """
-
-    language: str | None = None
-    is_spelled: bool = False
-    aligned_end: int = 0
-
-
-NO_EVIDENCE = Evidence()
-
-
 def find_warnings(
     source: str,
     translation: str,
     limits: WarningLimits,
     glossary: Any = None,
-    evidence: Evidence = NO_EVIDENCE,
+    language: str | None = None,
+    is_spelled: bool = False,
+    aligned_end: int = 0,
 ) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
@@ -146,12 +129,18 @@ def find_warnings(
     - "characters": bytes of the translation are no characters, so that it has � instead.
     - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its
       ending.
-    - "language": the source is clearly in another language than that of `evidence`, and has 30
-      characters or more. It needs the extra `cleaning`.
+    - "language": the source is clearly in another language than `language`, and has 30 characters
+      or more. It needs the extra `cleaning`.
     - "capitals": the source is in capitals, of which the model knows the letters alone, and is not
       copied.
     - "ending": a source of at most 8 words without a period at its end is a title or a label, and
       the last word of its translation has no counterpart.
+
+    Args:
+        language: Code of the language that the model translates, if it is known.
+        is_spelled: Whether each token of the source has one letter at most.
+        aligned_end: Where the last word of the translation ends that has a counterpart in the
+            source; 0 without an alignment.
     """
     warnings = []
     if is_copy(source, translation):
@@ -169,18 +158,20 @@ def find_warnings(
         warnings.append("characters")
     if glossary is not None and glossary.is_ignored(remove_protected(source), translation):
         warnings.append("terms")
-    if is_in_another_language(source, evidence.language):
+    if is_in_another_language(source, language):
         warnings.append("language")
-    if evidence.is_spelled and source.isupper() and source not in translation:
+    if is_spelled and source.isupper() and source not in translation:
         warnings.append("capitals")
-    if has_invented_ending(source, translation, evidence.aligned_end):
+    is_label = source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
+    last = "".join(translation[aligned_end:].split()[-1:])
+    if is_label and aligned_end and last.isalpha():
         warnings.append("ending")
     return warnings
 
 
 def describe_warnings(names: Iterable[str]) -> str:
     """Return what warnings say, with their names."""
-    return "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
+    return "; ".join(f"{WARNINGS[name]} ({name})" for name in dict.fromkeys(names))
 
 
 def is_copy(source: str, translation: str) -> bool:
@@ -272,17 +263,6 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
         if script not in scripts and not (has_usual and script == "LATIN"):
             foreign += count
     return foreign > _FOREIGN_SHARE * letters.total()
-
-
-def has_invented_ending(source: str, translation: str, aligned_end: int) -> bool:
-    """Return whether a title or a label has a translation that goes on after its last counterpart
-    by a word.
-    """
-    is_label = source.strip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
-    if not is_label or not aligned_end:
-        return False
-    start, _ = split_units(translation)[-1]
-    return start >= aligned_end and translation[start].isalpha()
 
 
 def letter_ratio(text: str) -> float:

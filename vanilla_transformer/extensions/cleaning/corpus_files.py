@@ -12,8 +12,12 @@ from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.atomic import atomic_folder
 from vanilla_transformer.files.outputs import check_output_dir, check_outputs
-from vanilla_transformer.text.identification import language_code, load_identifier
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    language_code,
+    load_identifier,
+)
 
 
 def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:

@@ -23,12 +23,6 @@ from vanilla_transformer.text.protection import Range, find_protected, merge, ov
 
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
-FindWarnings = Callable[[str, str, Sequence[Link]], list[str]]
-
-
-def _find_none(source: str, text: str, links: Sequence[Link]) -> list[str]:
-    return []
-
 
 @dataclass
 class BlockTranslator:
@@ -48,13 +42,13 @@ class BlockTranslator:
         find_warnings: Returns the warnings about a translation, given the source and the links.
 
     Attributes:
-        doubts: The warnings about the blocks of the last call, by their numbers.
+        doubts: The warnings about the blocks of the last call, by the numbers of these.
     """
 
     translate: TranslateSentences
     splitter: SentenceSplitter
     protect: bool = True
-    find_warnings: FindWarnings = _find_none
+    find_warnings: Callable[[str, str, Sequence[Link]], list[str]] = lambda *_: []
     doubts: dict[int, list[str]] = field(default_factory=dict, init=False)
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
@@ -62,11 +56,9 @@ class BlockTranslator:
         search = ProtectedSearch(self._decode, TranslationOptions(protect=self.protect))
         numbered, self.doubts = dict(enumerate(blocks)), {}
         answers = self._translate(numbered, lambda sentences: search(sentences, ignore))
-        crossing = {}
-        for number, answer in answers.items():
-            if answer is None:
-                crossing[number] = numbered[number]
+        crossing = {number: numbered[number] for number in numbered if answers[number] is None}
         answers |= self._translate(crossing, search.translate_around)
+        self.doubts = {number: names for number, names in self.doubts.items() if names}
         return [answer for answer in answers.values() if answer is not None]
 
     def _translate(
@@ -87,8 +79,7 @@ class BlockTranslator:
             names = dict[str, None]()
             for _, sentence, (text, *_, links) in pieces:
                 names |= dict.fromkeys(self.find_warnings(sentence.text, text, links))
-            if names or number in self.doubts:
-                self.doubts[number] = [*names]
+            self.doubts[number] = [*names]
         return joined
 
     def _decode(

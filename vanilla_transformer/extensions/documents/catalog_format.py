@@ -60,8 +60,7 @@ class CatalogDocument(Document):
     Attributes:
         directions: The languages of the file, as far as they are named.
         summary: Numbers of messages: translated ones, and others with the reason.
-        doubts: Warnings about translations of blocks, which become comments.
-        lines: The line of each block.
+        doubts: Warnings about translations of blocks, which become comments of a translator.
     """
 
     doubts: Mapping[int, Sequence[str]] = {}
@@ -69,7 +68,6 @@ class CatalogDocument(Document):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
         self._store, self._form, self.blocks = read_catalog(self._text, form), form, []
-        self.lines = list[int]()
         self._units = list[tuple[Any, int, Sequence[int]]]()
         self._counts = Counter[str]()
         named = find_catalog_languages(self._store, form)
@@ -91,7 +89,6 @@ class CatalogDocument(Document):
                 for index in used:
                     builder = add_lines(SpanBuilder(True), sources[index], marks)
                     self.blocks.append(builder.finish())
-                    self.lines.append(_line_of(unit))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -114,7 +111,7 @@ class CatalogDocument(Document):
                 unit.target = written[number]
             unit.markfuzzy()
             names = chain.from_iterable(self.doubts.get(at, ()) for at in numbers)
-            if reasons := describe_warnings(dict.fromkeys(names)):
+            if reasons := describe_warnings(names):
                 unit.addnote(f"Doubtful machine translation: {reasons}", origin="translator")
         done = self._counts[OPEN] - count
         total = self._counts.total() - self._counts[""]
@@ -175,11 +172,6 @@ class CatalogDocument(Document):
         has_all = int(count) == 1 or (is_often and kept[1] - kept[0])
         singular = -1 if has_all else form_of(1)
         return [int(form != singular) for form in range(int(count))]
-
-
-def _line_of(unit: Any) -> int:
-    """Return the line in which a message begins."""
-    return unit.xmlelement.sourceline if hasattr(unit, "xmlelement") else unit._line_number
 
 
 def _fields(block: Block) -> Counter[str]:

@@ -585,11 +585,6 @@ class MarkdownDocument(Document):
                     if title:
                         self._add(block_place._replace(link=child), Block(title))
 
-    @property
-    def lines(self) -> list[int]:
-        """The line in which each block begins."""
-        return [block_place.line + 1 for block_place in self._places]
-
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         lines = list(self._lines)

@@ -228,17 +228,6 @@ class SourceDocument(Document):
         self.spelling: Callable[..., Place] = Place
         self._attributes = dict[int, dict[str, Attribute]]()
 
-    @property
-    def lines(self) -> list[int]:
-        """The line in which each block begins; text in a document within this one is in the line of
-        its place.
-        """
-        starts = [place.start for place in self.places]
-        for start, _, _, part in self.parts:
-            starts += [start] * len(part.blocks)
-        ends = [match.start() for match in re.finditer("\n", self.text)]
-        return [bisect_left(ends, start) + 1 for start in starts]
-
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
         return "fixed"

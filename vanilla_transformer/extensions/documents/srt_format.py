@@ -102,15 +102,6 @@ class SrtDocument(Document):
         read = read_html if self.escapes else str
         self.blocks = [_build_block(text, read) for text in texts]
 
-    @property
-    def lines(self) -> list[int]:
-        """The line of the subtitle in which each block begins."""
-        firsts = list[int]()
-        for cue, speeches in zip(self._cues, self._speeches, strict=True):
-            firsts += [cue.first + 1] * len(speeches)
-        starts = accumulate(map(len, self._sentences), initial=0)
-        return [firsts[start] for start in islice(starts, len(self.blocks))]
-
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = list[str]()

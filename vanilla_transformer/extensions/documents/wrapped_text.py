@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from vanilla_transformer.decoding.protection.blocks import Block, Document, unify_line_ends
@@ -85,12 +85,6 @@ class WrappedText(Document):
         has_full = len(full) >= max(_LEAST, 0.8 * len(pairs))
         is_filled = has_full and self.width >= _NARROWEST
         return is_filled and 2 * sum(map(ends_sentence, full)) < len(full)
-
-    @property
-    def lines(self) -> list[int]:
-        """The line in which each block begins."""
-        counts = map(len, self._paragraphs)
-        return [*accumulate(counts, initial=1)][: len(self.blocks)]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""

@@ -57,8 +57,8 @@ _LINE_BREAK = re.compile(r"\s*+(?:<br\b[^<>]*+>|\\n)\s*+|[^\S\n]*+\n\s*+", re.IG
 # What the specifications have for a machine translation before its review.
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 _MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
-# Children of a unit of version 1.2 of which the last is before a note, and of 2 after all notes
-_BEFORE_NOTE = ("target", "seg-source", "source")
+# Children of a unit before the notes in version 1.2, and after them in 2
+_BEFORE_NOTES = {"source", "seg-source", "target"}
 _AFTER_NOTES = {"originalData", "segment", "ignorable"}
 _MARK_OF_TRADOS = {"conf": "Draft", "origin": "mt"}
 
@@ -185,7 +185,7 @@ class XliffDocument(MarkupDocument):
             if _WIDTH.fullmatch(limit):
                 longer += length > int(limit)
         for unit, names in noted.items():
-            edits = [*edits, self._note(unit, describe_warnings(dict.fromkeys(names)))]
+            edits = [*edits, self._note(unit, names)]
         count: int | None = None
         done = "No segment is open, so the file stays as it is."
         if blocks:
@@ -309,24 +309,24 @@ class XliffDocument(MarkupDocument):
         elif unit.get("approved") == "yes":
             yield from self._set(unit, {"approved": "no"})
 
-    def _note(self, unit: "_Element", reasons: str) -> Edit:
-        """Return the edit that adds a note to a `<trans-unit>`, or to the `<unit>` of segments."""
-        note = f"Doubtful machine translation: {reasons}</note>"
+    def _note(self, unit: "_Element", names: Sequence[str]) -> Edit:
+        """Return the edit that adds a note with warnings to a `<trans-unit>`, or to the `<unit>` of
+        segments.
+        """
         notes = find_child(unit, "notes")
         if notes is not None:
-            at = self._content(notes)[1]
-            return at, at, f"<note>{note}"
-        children = {local_name(child): child for child in reversed(unit)}
-        if self._is_new:
-            names = (name for name in children if name in _AFTER_NOTES)
-            at = min(self.tokens[self._numbers[children[name]]].start for name in names)
-            return at, at, f"<notes><note>{note}</notes>"
-        last = next(name for name in _BEFORE_NOTE if name in children)
-        index = self._numbers[children[last]]
-        before, after = self.tokens[index - 1], self.tokens[index].after
-        space, at = self.text[before.start : before.end], self.tokens[after - 1].end
-        indent = space if space.isspace() else ""
-        return at, at, f'{indent}<note from="vanilla-transformer">{note}'
+            at, tags = self._content(notes)[1], "<note>{}</note>"
+        elif self._is_new:
+            following = (child for child in unit if local_name(child) in _AFTER_NOTES)
+            at, tags = (
+                self.tokens[self._numbers[next(following)]].start,
+                "<notes><note>{}</note></notes>",
+            )
+        else:
+            *_, last = (child for child in unit if local_name(child) in _BEFORE_NOTES)
+            after = self.tokens[self._numbers[last]].after
+            at, tags = self.tokens[after - 1].end, '<note from="vanilla-transformer">{}</note>'
+        return at, at, tags.format(f"Doubtful machine translation: {describe_warnings(names)}")
 
     def _join(
         self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]

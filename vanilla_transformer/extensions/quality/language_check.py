@@ -16,23 +16,22 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.cleaning_rules import (
+    has_unequal_numbers,
+    hash_repetition,
+    is_in_bad_encoding,
+    is_in_other_languages,
+    is_in_other_scripts,
+    is_marked_up,
+    load_normalizer,
+)
 from vanilla_transformer.data.damage import has_markup
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.identification import (
-    has_unequal_numbers,
-    hash_repetition,
-    identify,
-    is_in_bad_encoding,
-    is_in_other_languages,
-    is_in_other_scripts,
-    is_marked_up,
-    language_code,
-    load_normalizer,
-)
+from vanilla_transformer.text.languages import identify, language_code
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio

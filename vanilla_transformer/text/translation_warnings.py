@@ -139,7 +139,7 @@ def find_warnings(
     Args:
         language: Code of the language that the model translates, if it is known.
         is_spelled: Whether each token of the source has one letter at most.
-        aligned_end: Where the last word of the translation ends that has a counterpart in the
+        aligned_end: The end of the last word of the translation that has a counterpart in the
             source; 0 without an alignment.
     """
     warnings = []

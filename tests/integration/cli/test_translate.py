@@ -215,7 +215,7 @@ def test_translate_document_says_which_translations_have_warnings(
     assert main(command) == 0
     output = capsys.readouterr()
     *_, said = output.err.splitlines()
-    assert said.startswith(f"warning: {HAS}'") and said.endswith("' (numbers).")
+    assert said.startswith(f"warning: {HAS}") and said.endswith(" (numbers).")
     assert main([*command, "--quiet"]) == 0
     quiet = capsys.readouterr()
     assert quiet.out == output.out and "warning" not in quiet.err

@@ -117,7 +117,7 @@ FRENCH_SENTENCE = "Il était une fois un roi et une reine."
         ("a " * 9, "Das rote Haus ist", {"aligned_end": 13}, []),
     ],
 )
-def test_find_warnings_by_what_a_model_tells(source, translation, evidence, expected):
+def test_find_warnings_by_evidence_of_a_model(source, translation, evidence, expected):
     assert find_warnings(source, translation, WarningLimits(), **evidence) == expected
 
 

@@ -121,5 +121,4 @@ def choose_language(
         confidence = confidences.get(language_code(code) or "", 0.0)
         known.append(Detected(language=code, confidence=confidence))
     least = [1.0] * len(codes) + [CLEARLY] * len(others)
-    weighted = zip(known, least, strict=True)
-    return max(weighted, key=lambda row: row[0]["confidence"] / row[1])[0]
+    return max(zip(known, least, strict=True), key=lambda row: row[0]["confidence"] / row[1])[0]

@@ -515,8 +515,7 @@ class _Translator:
             async with asyncio.timeout(self.limits.request_seconds):
                 for code, places in positions.items():
                     if code == question.target:  # nothing is to be translated
-                        copies = question.num_hypotheses
-                        rows |= {place: [question.texts[place]] * copies for place in places}
+                        rows |= {place: [texts[place]] * num_hypotheses for place in places}
                         continue
                     texts_of_code = [question.texts[position] for position in places]
                     part = {"q": texts_of_code, "source": code}

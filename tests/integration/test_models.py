@@ -7,14 +7,14 @@ import runpy
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.docs_pages import ROOT
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.loading.model_folders import save_model_folder
-from vanilla_transformer.text.languages import NO_DIRECTION
+from vanilla_transformer.text.languages import NO_DIRECTION, find_direction
 
 EN_DE = ROOT / "models/en-de"
 
@@ -45,6 +45,10 @@ def test_model_of_the_repository_translates_around_text_to_keep(source, kept, ki
     assert kept_answer["translation_text"].count(kept) == 1
     expected = plain["translation_text"].replace(words[0], kept)
     assert kept_answer["translation_text"] == expected
+
+
+def test_model_of_the_repository_names_its_languages():
+    assert find_direction(AutoTokenizer.from_pretrained(EN_DE)) == ("en", "de")
 
 
 def test_tool_writes_bfloat16_weights_that_load_as_float32(tmp_path, tiny_tokenizer):

@@ -515,6 +515,7 @@ _NOT_OF_TRANSLATIONS = {
 _NOT_OF_TRANSLATIONS |= {
     "sentences",
     "resume",
+    "fail_on_warnings",
     "quiet",
     "batch_size",
     "device",

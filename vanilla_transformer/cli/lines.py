@@ -9,7 +9,7 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -168,6 +168,7 @@ class LineTranslator:
     def __init__(
         self, translate: "TranslationPipeline", options: "TranslateArguments", total: int | None
     ):
+        from vanilla_transformer.decoding.answers import warning_finder
         from vanilla_transformer.decoding.engine.requests import share_seed
 
         self.pipeline = translate
@@ -212,13 +213,20 @@ class LineTranslator:
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
-        # Warnings by the index in a block
-        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None
+        # Warnings by the number of the line, and how many of them were printed
+        self.warned: dict[int, list[str]] = {}
+        self._num_printed = 0
+        self.find_warnings = None
+        if shows_warnings or options.fail_on_warnings:
+            self.find_warnings = warning_finder(
+                translate.tokenizer, model.config, translate.default_options
+            )
+            self.settings["return_alignments"] = has_heads and self.is_scored
+        self._shows_warnings = shows_warnings
 
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""
         from vanilla_transformer.decoding.answers import rename_text
-        from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
         options, sources = self.options, shard.lines
         if self.prefixes is not None:
@@ -234,12 +242,11 @@ class LineTranslator:
             list(sources), options.batch_size, False, **{**self.settings, **settings}
         )
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-        if self.warned is not None:
-            limits = WarningLimits.from_config(getattr(self.pipeline.model, "config", None))
-            glossary = self.pipeline.default_options.get("glossary")
-            for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
-                if names := find_warnings(source, row[0]["translation_text"], limits, glossary):
-                    self.warned[index] = names
+        if self.find_warnings is not None:
+            for number, (source, row) in enumerate(zip(sources, rows, strict=True), shard.start):
+                text, links = row[0]["translation_text"], row[0].get("alignment", ())
+                if names := self.find_warnings(source, text, links):
+                    self.warned[number] = names
         if options.as_json:
             lines = []
             for source, row in zip(sources, rows, strict=True):
@@ -249,7 +256,7 @@ class LineTranslator:
             return lines
         texts = []
         for source, row in zip(sources, rows, strict=True):
-            texts.append("\n".join(_as_text(source, answer) for answer in row))
+            texts.append("\n".join(_as_text(source, answer, options.alignments) for answer in row))
         return texts
 
     def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
@@ -272,9 +279,9 @@ class LineTranslator:
         """Yield the text to write for each block of lines, and print the warnings about it."""
         from vanilla_transformer.decoding.corpus_shards import number_shards
 
-        for shard, texts in self.work(number_shards(blocks)):
+        for _, texts in self.work(number_shards(blocks)):
             yield "".join(f"{text}\n" for text in texts)
-            self._print_warnings(shard.start, is_alone=self.total == 1)
+            self._print_warnings(is_alone=self.total == 1)
 
     def converse(self) -> None:
         """Translate the lines that are typed in a terminal, one by one."""
@@ -287,20 +294,41 @@ class LineTranslator:
             print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
         for number, line in enumerate(typed_lines("> " if prompted else "")):
             print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
-            self._print_warnings(0, is_alone=True)
+            self._print_warnings(is_alone=True)
 
-    def _print_warnings(self, start: int, is_alone: bool) -> None:
-        """Print the warnings about some lines, of which the first has the index `start`, and forget
-        them.
-        """
-        from vanilla_transformer.text.translation_warnings import WARNINGS
+    def _print_warnings(self, is_alone: bool) -> None:
+        """Print the warnings that were not printed yet."""
+        from vanilla_transformer.text.translation_warnings import describe_warnings
 
-        for index, names in (self.warned or {}).items():
-            location = "" if is_alone else f"line {start + index + 1}: "
-            reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-            print(f"warning: {location}{reasons}.", file=sys.stderr, flush=True)
-        if self.warned is not None:
-            self.warned.clear()
+        rest = islice(self.warned.items(), self._num_printed, None)
+        for number, names in rest if self._shows_warnings else ():
+            location = "" if is_alone else f"line {number + 1}: "
+            print(f"warning: {location}{describe_warnings(names)}.", file=sys.stderr, flush=True)
+        self._num_printed = len(self.warned)
+
+
+_MOST_DOUBTS = 5  # that a line lists
+
+
+def report_doubts(
+    places: Iterable[str], doubts: Mapping[int, Sequence[str]], total: object, fails: bool
+) -> None:
+    """Print how many of the translations that were written have warnings, and the first ones, or
+    refuse them.
+
+    Args:
+        places: Names of the doubtful ones.
+    """
+    rows = islice(zip(places, doubts.values(), strict=True), _MOST_DOUBTS)
+    shown = ", ".join(f"{place} ({', '.join(names)})" for place, names in rows)
+    found = f"{len(doubts)} of {total} translations have warnings: {shown}"
+    if doubts and fails:
+        raise UserError(
+            f"With --fail_on_warnings none may have one, but {found}. The output is written. Check "
+            "them."
+        )
+    if doubts:
+        print(f"warning: {found}.", file=sys.stderr)
 
 
 def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:
@@ -319,11 +347,11 @@ def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:
     return show
 
 
-def _as_text(source: str, answer: Mapping[str, Any]) -> str:
+def _as_text(source: str, answer: Mapping[str, Any], has_alignment: bool) -> str:
     """Return a translation, after its score and before its alignment if these were requested."""
     text = answer["translation_text"]
     score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-    if "alignment" not in answer:
+    if not has_alignment:
         return f"{score}{text}"
     from vanilla_transformer.decoding.unit_links import moses_pairs
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -33,6 +34,7 @@ from .lines import (
     BATCHES,
     LineTranslator,
     print_texts,
+    report_doubts,
     silence_libraries,
     split_lines,
     stdin_source,
@@ -57,6 +59,7 @@ def _translate_document(
         source: The document and its encoding.
         note: A line to print once the document is read, if there is one.
     """
+    from vanilla_transformer.decoding.answers import warning_finder
     from vanilla_transformer.extensions.documents import (
         BlockTranslator,
         TargetLanguageError,
@@ -83,8 +86,12 @@ def _translate_document(
             num_beams=options.num_beams,
             batch_size=options.batch_size,
         )
-        translator = BlockTranslator(translate, splitter, options.protect)
+        find_warnings = warning_finder(
+            pipeline.tokenizer, pipeline.model.config, pipeline.default_options
+        )
+        translator = BlockTranslator(translate, splitter, options.protect, find_warnings)
         blocks = translator(document.blocks)
+        document.doubts = translator.doubts
         with _reading(name):
             translated = document.render(blocks)
     print_texts([fit_encoding(translated, encoding)], options.output, encoding)
@@ -97,8 +104,15 @@ def _translate_document(
             shown = ", ".join(sorted(targets))
             print(f"warning: The file asks for {shown}, {problem}.", file=sys.stderr)
         print(document.summary, file=sys.stderr)
+    if options.fail_on_warnings or not options.quiet:
+        places = (
+            repr(shorten(blocks[number].text, _SHOWN, placeholder="…"))
+            for number in translator.doubts
+        )
+        report_doubts(places, translator.doubts, len(blocks), options.fail_on_warnings)
 
 
+_SHOWN = 40  # characters of a doubtful translation
 # Of the processor, and bytes: far more than documents take that were made to be read
 _DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
 
@@ -168,6 +182,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
     batch_size: Count = Field(32, description="Sentences per batch.")
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
+    fail_on_warnings: bool = Field(
+        False,
+        description="End with an error if a translation has a warning, once all are written.",
+    )
     format: str = Field(
         "",
         description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, "
@@ -224,11 +242,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
-        is_search = format == "text" and not self.samples
+        is_search = format == "text" and not (self.samples or self.fail_on_warnings)
         if self.engine == "ray" and (self.input is None or not is_search):
             raise UserError(
-                "--engine ray is for searches of the lines of an --input, without samples and "
-                "--format."
+                "--engine ray is for searches of the lines of an --input, without samples, "
+                "--fail_on_warnings and --format."
             )
         if self.resume:
             self._check_resume()
@@ -255,10 +273,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 "--resume continues a file that an interrupted run began. Give its --input and "
                 "--output."
             )
-        if self.samples:
+        if self.samples or self.fail_on_warnings:
             raise UserError(
-                "--resume continues searches, not samples. Leave out --resume, or --do_sample and "
-                "--mbr."
+                "--resume continues searches, not samples, and knows no warnings about finished "
+                "lines. Leave out --resume, or --do_sample, --mbr and --fail_on_warnings."
             )
         output = Path(self.output)
         if output.exists() and not output.is_file():
@@ -339,6 +357,9 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_texts(texts, options.output)
         else:
             _write_shards(options, source.total, translator.work)
+    if options.fail_on_warnings:
+        places = (f"line {number + 1}" for number in translator.warned)
+        report_doubts(places, translator.warned, source.total or "the", fails=True)
 
 
 def _find_format(name: str) -> str:

@@ -21,18 +21,20 @@ from vanilla_transformer.files.text_files import (
     has_invalid_unicode,
     invalid_unicode_error,
 )
-
-from .cleaning_rules import (
-    REPETITIONS,
-    RULES,
+from vanilla_transformer.text.languages import (
     SHORTEST_IDENTIFIED,
-    CleaningRules,
-    PairRules,
-    hash_repetition,
     identify,
     is_clearly_another,
     language_code,
     load_identifier,
+)
+
+from .cleaning_rules import (
+    REPETITIONS,
+    RULES,
+    CleaningRules,
+    PairRules,
+    hash_repetition,
     rank_case,
 )
 from .readers import ROWS_PER_BATCH, CorpusRow, CorpusSpec, SentencePair, blank_side_error

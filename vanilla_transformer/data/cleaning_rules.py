@@ -18,9 +18,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.machine.imports import requires_extra
-from vanilla_transformer.text.languages import base_language
-from vanilla_transformer.text.protection import remove_protected
+from vanilla_transformer.text.languages import (
+    is_clearly_another,
+    language_code,
+    load_identifier,
+)
 from vanilla_transformer.text.scripts import find_scripts, normalize
 from vanilla_transformer.text.translation_warnings import (
     has_other_numbers,
@@ -327,44 +329,3 @@ def rank_case(pair: SentencePair) -> int:
     """
     texts = [normalize("NFC", text) for text in pair]
     return sum(text.istitle() + 2 * text.islower() + 3 * text.isupper() for text in texts)
-
-
-# A text is in another language if that is this many times as probable as the expected one.
-_CLEARLY = 5.0
-SHORTEST_IDENTIFIED = 30  # characters; the language of shorter text is a guess
-_ALIASES = {"nb": "no"}  # py3langid distinguishes no and nn
-
-
-@cache
-def load_identifier() -> Any:
-    """Load the classifier, once per process and its children."""
-    with requires_extra("cleaning", "Identifying languages"):
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
-def language_code(language: str | None) -> str | None:
-    """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None
-    if it has none.
-    """
-    base = base_language(language or "")
-    code = _ALIASES.get(base, base)
-    return code if code in load_identifier().labels else None
-
-
-def identify(text: str) -> str:
-    """Return the code of the most probable language of a text."""
-    return load_identifier().classify(text)[0]
-
-
-def is_clearly_another(text: str, code: str) -> bool:
-    """Return whether another language than `code` is at least five times as probable for a text.
-
-    Protected text does not count, and of a text with fewer than 30 other characters nothing is
-    said.
-    """
-    text = remove_protected(text)
-    if len(text) < SHORTEST_IDENTIFIED or identify(text) == code:
-        return False
-    ranking = load_identifier().rank(text)  # the most probable first
-    return ranking[0][1] > _CLEARLY * dict(ranking)[code]

@@ -7,18 +7,50 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
+from vanilla_transformer.text.languages import find_direction, find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .sentences import Sentence
-from .token_texts import Token, locate_tokens, to_entries
+from .token_texts import Token, locate_tokens, to_entries, token_texts
 from .translations import Link, Translation, join_pieces
 from .unit_links import align, token_spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+
+# Returns the warnings about a translation, given the source and the alignment, if there is one.
+FindWarnings = Callable[[str, str, Sequence[Link]], list[str]]
+
+
+def warning_finder(
+    tokenizer: "PreTrainedTokenizerBase",
+    config: "PreTrainedConfig | None",
+    options: Mapping[str, Any],
+) -> FindWarnings:
+    """Return a function that finds the warnings about translations of a model, with what its
+    tokenizer and its alignments tell, see [`find_warnings`].
+
+    Args:
+        options: Options of the request, of which the glossary and the language count.
+    """
+    limits, languages = WarningLimits.from_config(config), find_languages(tokenizer)
+    language = options.get("src_lang")
+    trained = find_direction(tokenizer) if languages is None else languages.complete(language)
+
+    def find(source: str, text: str, links: Sequence[Link]) -> list[str]:
+        aligned_end = max((link.target_end for link in links), default=0)
+        in_capitals = source if source.isupper() else ""
+        ids = tokenizer(in_capitals, add_special_tokens=False)["input_ids"]
+        letters = [token.strip() for token in token_texts(tokenizer, ids, as_source=True)]
+        is_spelled = len(letters) > 1 and max(map(len, letters)) <= 1
+        known = (limits, options.get("glossary"), language or trained.source)
+        return find_warnings(source, text, *known, is_spelled, aligned_end)
+
+    return find
 
 
 def needs_alignments(options: TranslationOptions, config: "PreTrainedConfig") -> bool:
@@ -101,6 +133,7 @@ def build_answer(
     translations: Sequence[Translation],
     options: TranslationOptions,
     config: "PreTrainedConfig",
+    find: FindWarnings | None = None,
 ) -> dict[str, Any]:
     """
     Return the answer of a text, given the translation of each of its sentences, with the entries
@@ -112,6 +145,7 @@ def build_answer(
 
     Args:
         config: The configuration of the model.
+        find: Finds the warnings, if they are requested, see [`warning_finder`].
     """
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
     lengths = [len(sentence.text + sentence.separator) for sentence in sentences]
@@ -132,9 +166,8 @@ def build_answer(
         values = [token.log_probability for token in joined.tokens]
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)
-    if options.return_warnings:
-        limits = WarningLimits.from_config(config)
-        answer["warnings"] = find_warnings(source, joined.text, limits, options.glossary)
+    if find is not None:
+        answer["warnings"] = find(source, joined.text, joined.alignment)
     if options.return_tokens:
         answer["tokens"] = to_entries(joined.tokens, joined.text)
     if options.return_alignments:

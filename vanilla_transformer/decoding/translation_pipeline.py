@@ -24,7 +24,7 @@ from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 from vanilla_transformer.user_input.reasons import first_line
 
-from .answers import build_answer, needs_alignments, to_translations
+from .answers import build_answer, needs_alignments, to_translations, warning_finder
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
@@ -459,6 +459,9 @@ class TranslationCall:
         self.num_return_sequences = options.count
         tokenizer, config = pipeline.tokenizer, pipeline.model.config
         self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count)
+        self._find_warnings = None
+        if options.return_warnings:
+            self._find_warnings = warning_finder(tokenizer, config, vars(options))
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
@@ -493,5 +496,7 @@ class TranslationCall:
         if self.options.return_tensors:
             return {f"{name}_token_ids": translations[0].text}
         config = self._pipeline.model.config
-        answer = build_answer(text, sentences, translations, self.options, config)
+        answer = build_answer(
+            text, sentences, translations, self.options, config, self._find_warnings
+        )
         return {f"{name}_text": answer.pop("translation_text"), **answer}

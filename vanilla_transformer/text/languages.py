@@ -12,12 +12,16 @@ for `pt_BR`.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.user_input.names import find_nearest
+
+from .protection import remove_protected
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -396,3 +400,53 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
     hint = f" Did you mean {nearest!r}?" if nearest else ""
     shown_code = "none" if code is None else repr(code)
     raise UserError(f"The {side} language must be one of {shown}; got {shown_code}.{hint}")
+
+
+# A text is in another language if that is this many times as probable as the expected one.
+CLEARLY = 5.0
+SHORTEST_IDENTIFIED = 30  # characters; the language of shorter text is a guess
+_ALIASES = {"nb": "no"}  # py3langid distinguishes no and nn
+
+
+@cache
+def load_identifier() -> Any:
+    """Load the classifier, once per process and its children."""
+    with requires_extra("cleaning", "Identifying languages"):
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def language_code(language: str | None) -> str | None:
+    """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None
+    if it has none.
+    """
+    base = base_language(language or "")
+    code = _ALIASES.get(base, base)
+    return code if code in load_identifier().labels else None
+
+
+def identify(text: str) -> str:
+    """Return the code of the most probable language of a text."""
+    return load_identifier().classify(text)[0]
+
+
+def is_clearly_another(text: str, code: str) -> bool:
+    """Return whether another language than `code` is at least five times as probable for a text.
+
+    Protected text does not count, and of a text with fewer than 30 other characters nothing is
+    said.
+    """
+    text = remove_protected(text)
+    if len(text) < SHORTEST_IDENTIFIED or identify(text) == code:
+        return False
+    ranking = load_identifier().rank(text)  # the most probable first
+    return ranking[0][1] > CLEARLY * dict(ranking)[code]
+
+
+def is_in_another_language(text: str, language: str | None) -> bool:
+    """Return whether a text is clearly in another language, as far as the classifier is installed
+    and knows this one.
+    """
+    is_known = language and len(text) >= SHORTEST_IDENTIFIED and find_spec("py3langid")
+    code = language_code(language) if is_known else None
+    return code is not None and is_clearly_another(text, code)

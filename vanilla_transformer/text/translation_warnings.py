@@ -9,7 +9,7 @@ reference, and apply to the pairs of a corpus as well.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import regex
 
 from vanilla_transformer.errors import UserError
 
+from .languages import is_in_another_language
 from .protection import remove_protected
 from .scripts import count_scripts, find_scripts, normalize
 from .units import split_graphemes, split_words
@@ -32,9 +33,15 @@ WARNINGS = {
     "numbers": "a number differs from the source",
     "script": "letters are of another script",
     "length": "it is unusually short or long",
+    "characters": "characters are broken",
 }
-OF_TEXT = (*WARNINGS,)  # those that need no glossary
-WARNINGS["terms"] = "a term is not translated as the glossary says"
+OF_TEXT = (*WARNINGS,)  # those that need neither a glossary nor a model
+WARNINGS |= {
+    "terms": "a term is not translated as the glossary says",
+    "language": "the source is in another language than the model translates",
+    "capitals": "the model knows no word in capitals of the source",
+    "ending": "its last word has no counterpart in the source",
+}
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
 _MOST_WORDS = 200  # in which a copy is looked for
 _COPIED_SHARE = 0.5  # of the words of the translation
@@ -50,6 +57,8 @@ _REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
 _FOREIGN_SHARE = 0.05  # of the letters of a text
 _NAMES = 3  # at most, which tell no script; more words in capitals or in title case are a sentence
 USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
+_LABEL_WORDS = 8  # at most, of a title or a label, which ends without a period
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
 _SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
 _LENGTH_QUANTILES = (0.001, 0.999)
 _DIGIT = re.compile(r"\d")
@@ -109,7 +118,13 @@ class WarningLimits:
 
 
 def find_warnings(
-    source: str, translation: str, limits: WarningLimits, glossary: Any = None
+    source: str,
+    translation: str,
+    limits: WarningLimits,
+    glossary: Any = None,
+    language: str | None = None,
+    is_spelled: bool = False,
+    aligned_end: int = 0,
 ) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
@@ -122,8 +137,21 @@ def find_warnings(
     - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in
       the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
+    - "characters": bytes of the translation are no characters, so that it has � instead.
     - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its
       ending.
+    - "language": the source is clearly in another language than `language`, and has 30 characters
+      or more. It needs the extra `cleaning`.
+    - "capitals": the source is in capitals, of which the model knows the letters alone, and is not
+      copied.
+    - "ending": a source of at most 8 words without a period at its end is a title or a label, and
+      the last word of its translation has no counterpart.
+
+    Args:
+        language: Code of the language that the model translates, if it is known.
+        is_spelled: Whether each token of the source has one letter at most.
+        aligned_end: The end of the last word of the translation that has a counterpart in the
+            source; 0 without an alignment.
     """
     warnings = []
     if is_copy(source, translation):
@@ -137,9 +165,24 @@ def find_warnings(
         warnings.append("script")
     if not limits.shortest <= length_ratio(source, translation) <= limits.longest:
         warnings.append("length")
+    if translation.count(_BROKEN) > source.count(_BROKEN):
+        warnings.append("characters")
     if glossary is not None and glossary.is_ignored(remove_protected(source), translation):
         warnings.append("terms")
+    if is_in_another_language(source, language):
+        warnings.append("language")
+    if is_spelled and source.isupper() and source not in translation:
+        warnings.append("capitals")
+    is_label = source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
+    last = "".join(translation[aligned_end:].split()[-1:])
+    if is_label and aligned_end and last.isalpha():
+        warnings.append("ending")
     return warnings
+
+
+def describe_warnings(names: Iterable[str]) -> str:
+    """Return what warnings say, with their names."""
+    return "; ".join(f"{WARNINGS[name]} ({name})" for name in dict.fromkeys(names))
 
 
 def is_copy(source: str, translation: str) -> bool:

@@ -12,7 +12,7 @@ from tests.closeness import close_to
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import corpus_shards
+from vanilla_transformer.decoding import answers, corpus_shards
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
@@ -173,6 +173,63 @@ def test_translate_shows_the_warnings_of_a_typed_line(folder, capsys, monkeypatc
     _, said = printed_and_warned(capsys, folder)
     assert len(said) == 2
     assert "a number differs from the source (numbers)" in said[0] == said[1]
+
+
+HAS = "1 of 2 translations have warnings: "
+
+
+@pytest.fixture
+def only_numbers(monkeypatch):
+    """Let no translation of random weights have a warning but the first one of `WARNED`."""
+
+    def find_warnings(source, text, *evidence):
+        return ["numbers"] if source == WARNED[0] else []
+
+    monkeypatch.setattr(answers, "find_warnings", find_warnings)
+
+
+@pytest.mark.parametrize("flags", [(), ("--output", "{}/out"), ("--json", "--quiet")])
+def test_translate_fails_on_warnings_once_all_is_written(
+    folder, capsys, tmp_path, flags, only_numbers
+):
+    flags = [flag.format(tmp_path) for flag in flags]
+    (tmp_path / "in").write_text("\n".join(WARNED[::-1]) + "\n")
+    command = ["translate", folder, "--input", str(tmp_path / "in"), *SHORT, *flags]
+    assert main([*command, "--fail_on_warnings"]) == 2
+    output = capsys.readouterr()
+    written = (tmp_path / "out").read_text() if flags[:1] == ["--output"] else output.out
+    assert len(written.splitlines()) == 2
+    requirement = f"error: With --fail_on_warnings none may have one, but {HAS}line 2 (numbers)"
+    said = output.err.splitlines()  # after a bar
+    assert said[-1] == f"{requirement}. The output is written. Check them."
+    assert "warning" not in "".join(said[:-1])
+
+
+def test_translate_document_says_which_translations_have_warnings(
+    folder, capsys, tmp_path, only_numbers
+):
+    page = "".join(f"<p>{text}</p>\n" for text in WARNED[::-1])
+    (tmp_path / "a.html").write_text(page)
+    command = ["translate", folder, "--input", str(tmp_path / "a.html"), "--format", "html"]
+    command += SHORT
+    assert main(command) == 0
+    output = capsys.readouterr()
+    *_, said = output.err.splitlines()
+    assert said.startswith(f"warning: {HAS}") and said.endswith(" (numbers).")
+    assert main([*command, "--quiet"]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.out == output.out and "warning" not in quiet.err
+    assert main([*command, "--quiet", "--fail_on_warnings"]) == 2
+    failed = capsys.readouterr()
+    assert failed.out == output.out and "may have one, but 1 of 2 trans" in failed.err
+
+
+@pytest.mark.parametrize("flags", [("--resume",), ("--engine", "ray")])
+def test_translate_fails_on_warnings_about_its_own_lines_only(folder, capsys, tmp_path, flags):
+    (tmp_path / "in").write_text("A man.\n")
+    files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main(["translate", folder, *files, *flags, "--fail_on_warnings"]) == 2
+    assert "--fail_on_warnings" in capsys.readouterr().err
 
 
 LINES = ["A man.", "", "Two dogs. Two dogs run. A man is sleeping.", "Two dogs."]

@@ -12,9 +12,16 @@ import zipfile
 import pytest
 
 from vanilla_transformer.cli import main, translate
+from vanilla_transformer.decoding import answers
 from vanilla_transformer.extensions.documents import html_format
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, store_direction
+
+
+@pytest.fixture(autouse=True)
+def no_warnings(monkeypatch):
+    """Find no warnings about the text that random weights write."""
+    monkeypatch.setattr(answers, "find_warnings", lambda *arguments: [])
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES, CleaningReport, find_broken
-from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules, language_code
+from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.text.languages import language_code
 
 SPEC = CorpusSpec(file="a.tsv", source_language="en", target_language="de")
 GOOD = [

@@ -19,6 +19,7 @@ from vanilla_transformer.text.translation_warnings import (
 ANY = WarningLimits(scripts=("LATIN",))
 LONG_ANSWER = "das ist eine sehr lange Antwort auf eine kurze Frage, die keiner stellte."
 LOOPS = ("_ _ _ _", "No//////", "Naaaa", "hahahaha", "No.......")
+LOOPS += ("-Stien-Stien-Stien-Stien-", "ein proproproprop")
 FRENCH = [unicodedata.normalize(form, "déjà vu à côté près") for form in ("NFC", "NFD")]
 
 
@@ -67,6 +68,9 @@ FRENCH = [unicodedata.normalize(form, "déjà vu à côté près") for form in (
         ),
         # lengths
         ("Yes.", "Ja, " * 2 + LONG_ANSWER, ["length"]),
+        # broken characters, unless the source has them
+        ("The dog sleeps.", "Der Hund schl\ufffd\ufffdft.", ["characters"]),
+        ("The \ufffd sleeps.", "Der \ufffd schläft.", []),
         ("A man in a red shirt stands on a ladder and cleans a window.", "Ei", ["length"]),
     ],
 )
@@ -151,6 +155,33 @@ def test_numbers_up_to_a_limit_may_be_words():
 )
 def test_find_warnings_in_many_scripts(source, translation, expected):
     assert find_warnings(source, translation, WarningLimits()) == expected
+
+
+FRENCH_SENTENCE = "Il était une fois un roi et une reine."
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "evidence", "expected"),
+    [
+        (FRENCH_SENTENCE, "Ich bin da.", {"language": "en"}, ["language"]),
+        (FRENCH_SENTENCE, "Ich bin da.", {"language": "fr"}, []),
+        (FRENCH_SENTENCE, "Ich bin da.", {"language": "xx"}, []),
+        (FRENCH_SENTENCE, "Ich bin da.", {}, []),
+        ("Il était une fois.", "Ich bin da.", {"language": "en"}, []),
+        ("STOP THE CAR", "„StO-Se", {"is_spelled": True}, ["capitals"]),
+        ("STOP THE CAR", "Halt an", {"is_spelled": False}, []),
+        ("NASA", "die NASA", {"is_spelled": True}, []),
+        ("Nasa", "die Frau", {"is_spelled": True}, []),
+        ("The red house", "Das rote Haus ist", {"aligned_end": 13}, ["ending"]),
+        ("The red house", "Das rote Haus", {"aligned_end": 13}, []),
+        ("The red house", "Das rote Haus!", {"aligned_end": 13}, []),
+        ("The red house", "Das rote Haus ist", {}, []),
+        ("The red house.", "Das rote Haus ist", {"aligned_end": 13}, []),
+        ("a " * 9, "Das rote Haus ist", {"aligned_end": 13}, []),
+    ],
+)
+def test_find_warnings_by_evidence_of_a_model(source, translation, evidence, expected):
+    assert find_warnings(source, translation, WarningLimits(), **evidence) == expected
 
 
 SOURCES = st.text(st.sampled_from("aéüß ǘ"), max_size=40)

@@ -6,14 +6,18 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
-from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
 from vanilla_transformer.data.prepare_data import REPORT_FILE
 from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.atomic import atomic_folder
 from vanilla_transformer.files.outputs import check_output_dir, check_outputs
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.languages import (
+    NO_DIRECTION,
+    Direction,
+    language_code,
+    load_identifier,
+)
 
 
 def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:

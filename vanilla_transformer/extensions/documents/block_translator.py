@@ -2,8 +2,8 @@
 translation tell.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import regex
@@ -17,7 +17,7 @@ from vanilla_transformer.decoding.protection.projection import proportional_link
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.decoding.sentences import Report, Sentence, TranslateSentences, ignore
-from vanilla_transformer.decoding.translations import Translation
+from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
@@ -41,36 +41,48 @@ class BlockTranslator:
         splitter: Returns the sentences of a text.
         protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O,
             besides fixed spans.
+        find_warnings: Returns the warnings about a translation, given the source and the links.
+
+    Attributes:
+        doubts: The warnings about the blocks of the last call, by the numbers of these.
     """
 
     translate: TranslateSentences
     splitter: SentenceSplitter
     protect: bool = True
+    find_warnings: Callable[[str, str, Sequence[Link]], list[str]] = lambda *_: []
+    doubts: dict[int, list[str]] = field(default_factory=dict, init=False)
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
         search = ProtectedSearch(self._decode, TranslationOptions(protect=self.protect))
-        answers = self._translate(blocks, lambda sentences: search(sentences, ignore))
-        crossing = [block for block, answer in zip(blocks, answers, strict=True) if answer is None]
-        again = iter(filter(None, self._translate(crossing, search.translate_around)))
-        return [next(again) if answer is None else answer for answer in answers]
+        numbered, self.doubts = dict(enumerate(blocks)), {}
+        answers = self._translate(numbered, lambda sentences: search(sentences, ignore))
+        crossing = {number: numbered[number] for number in numbered if answers[number] is None}
+        answers |= self._translate(crossing, search.translate_around)
+        self.doubts = {number: names for number, names in self.doubts.items() if names}
+        return [answer for answer in answers.values() if answer is not None]
 
     def _translate(
         self,
-        blocks: Sequence[Block],
+        blocks: Mapping[int, Block],
         search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]],
-    ) -> list[Block | None]:
+    ) -> dict[int, Block | None]:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the
         source.
         """
-        sentences = [list(self._split(block)) for block in blocks]
+        sentences = [list(self._split(block)) for block in blocks.values()]
         flat = [sentence for _, sentence in chain.from_iterable(sentences)]
         rows = iter(search(flat))
-        joined = []
-        for block, of_block in zip(blocks, sentences, strict=True):
+        joined = {}
+        for (number, block), of_block in zip(blocks.items(), sentences, strict=True):
             pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
             answer = join_block(block, pieces)
-            joined.append(answer and wrap_block(block, answer))
+            joined[number] = answer and wrap_block(block, answer)
+            names = dict[str, None]()
+            for _, sentence, (text, *_, links) in pieces:
+                names |= dict.fromkeys(self.find_warnings(sentence.text, text, links))
+            self.doubts[number] = [*names]
         return joined
 
     def _decode(

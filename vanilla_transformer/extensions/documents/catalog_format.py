@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from gettext import c2py
+from itertools import chain
 from typing import Any
 
 import regex
@@ -27,6 +28,7 @@ from vanilla_transformer.decoding.protection.blocks import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
+from vanilla_transformer.text.translation_warnings import describe_warnings
 from vanilla_transformer.text.xml_tree import DECLARATION
 
 from .message_format import LINE_BREAK, add_lines
@@ -58,7 +60,10 @@ class CatalogDocument(Document):
     Attributes:
         directions: The languages of the file, as far as they are named.
         summary: Numbers of messages: translated ones, and others with the reason.
+        doubts: Warnings about translations of blocks, which become comments of a translator.
     """
+
+    doubts: Mapping[int, Sequence[str]] = {}
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
@@ -105,6 +110,9 @@ class CatalogDocument(Document):
             else:
                 unit.target = written[number]
             unit.markfuzzy()
+            names = chain.from_iterable(self.doubts.get(at, ()) for at in numbers)
+            if reasons := describe_warnings(names):
+                unit.addnote(f"Doubtful machine translation: {reasons}", origin="translator")
         done = self._counts[OPEN] - count
         total = self._counts.total() - self._counts[""]
         done_of_all = f"Translated {done} of {total} messages."

@@ -29,6 +29,7 @@ from vanilla_transformer.text.languages import (
     find_differences,
     name_language,
 )
+from vanilla_transformer.text.translation_warnings import describe_warnings
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .line_breaks import ITEM
@@ -57,6 +58,9 @@ _LINE_BREAK = re.compile(r"\s*+(?:<br\b[^<>]*+>|\\n)\s*+|[^\S\n]*+\n\s*+", re.IG
 # What the specifications have for a machine translation before its review.
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
 _MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
+# Children of a unit before the notes in version 1.2, and after them in 2
+_BEFORE_NOTES = {"source", "seg-source", "target"}
+_AFTER_NOTES = {"originalData", "segment", "ignorable"}
 _MARK_OF_TRADOS = {"conf": "Draft", "origin": "mt"}
 
 _KINDS = {
@@ -93,7 +97,10 @@ class XliffDocument(MarkupDocument):
         directions: The languages of each `<file>`, as far as they are named.
         summary: Numbers of segments: translated ones, others with the reason, and ones longer than
             `maxwidth`.
+        doubts: Warnings about translations of blocks, which become notes.
     """
+
+    doubts: Mapping[int, Sequence[str]] = {}
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
@@ -158,6 +165,7 @@ class XliffDocument(MarkupDocument):
         rows = zip(self.places, self.blocks, blocks, strict=True)
         written = [self.write(*row) for row in rows]
         edits, longer = self._named if blocks else list[Edit](), 0
+        noted = defaultdict[Any, list[str]](list)
         for unit, segments, numbers in self._units:
             texts = list[str | None]()
             for segment, number in zip(segments, numbers, strict=True):
@@ -170,10 +178,15 @@ class XliffDocument(MarkupDocument):
             if any(text is not None for text in texts):
                 edits = [*edits, *self._edit_unit(unit, segments, texts)]
             numbers_of_blocks = [number for number in numbers if number is not None]
+            for number in numbers_of_blocks:
+                if number in self.doubts and not blocks[number].is_open:
+                    noted[unit.getparent() if self._is_new else unit] += self.doubts[number]
             length = sum(len(blocks[number].text) for number in numbers_of_blocks)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             if _WIDTH.fullmatch(limit):
                 longer += length > int(limit)
+        for unit, names in noted.items():
+            edits = [*edits, self._note(unit, names)]
         count: int | None = None
         done = "No segment is open, so the file stays as it is."
         if blocks:
@@ -296,6 +309,25 @@ class XliffDocument(MarkupDocument):
             yield from self._set(unit, _MARK_2)
         elif unit.get("approved") == "yes":
             yield from self._set(unit, {"approved": "no"})
+
+    def _note(self, unit: "_Element", names: Sequence[str]) -> Edit:
+        """Return the edit that adds a note with warnings to a `<trans-unit>`, or to the `<unit>` of
+        segments.
+        """
+        notes = find_child(unit, "notes")
+        if notes is not None:
+            at, tags = self._content(notes)[1], "<note>{}</note>"
+        elif self._is_new:
+            following = (child for child in unit if local_name(child) in _AFTER_NOTES)
+            at, tags = (
+                self.tokens[self._numbers[next(following)]].start,
+                "<notes><note>{}</note></notes>",
+            )
+        else:
+            *_, last = (child for child in unit if local_name(child) in _BEFORE_NOTES)
+            after = self.tokens[self._numbers[last]].after
+            at, tags = self.tokens[after - 1].end, '<note from="vanilla-transformer">{}</note>'
+        return at, at, tags.format(f"Doubtful machine translation: {describe_warnings(names)}")
 
     def _join(
         self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]

@@ -19,12 +19,10 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.cleaning_rules import (
     has_unequal_numbers,
     hash_repetition,
-    identify,
     is_in_bad_encoding,
     is_in_other_languages,
     is_in_other_scripts,
     is_marked_up,
-    language_code,
     load_normalizer,
 )
 from vanilla_transformer.data.damage import has_markup
@@ -33,6 +31,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import identify, language_code
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio

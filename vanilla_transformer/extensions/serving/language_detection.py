@@ -10,8 +10,12 @@ from babel import parse_locale
 from babel.core import get_global
 from typing_extensions import TypedDict  # of which pydantic makes schemas before Python 3.12, too
 
-from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
-from vanilla_transformer.text.languages import find_locale
+from vanilla_transformer.text.languages import (
+    CLEARLY,
+    find_locale,
+    language_code,
+    load_identifier,
+)
 
 _LONGEST_CODE = 35  # characters, as in RFC 5646
 
@@ -105,13 +109,16 @@ def detect_languages(text: str) -> list[Detected]:
     return detected
 
 
-def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
+def choose_language(
+    detected: Sequence[Detected], codes: Sequence[str], others: Sequence[str] = ()
+) -> Detected:
     """Return the most probable one of `codes`, which may name a script or a region too, such as
-    `deu_Latn`.
+    `deu_Latn`, or of `others` if it is clearly more probable.
     """
     confidences = {language["language"]: language["confidence"] for language in detected}
     known = []
-    for code in codes:
+    for code in (*codes, *others):
         confidence = confidences.get(language_code(code) or "", 0.0)
         known.append(Detected(language=code, confidence=confidence))
-    return max(known, key=lambda language: language["confidence"])
+    least = [1.0] * len(codes) + [CLEARLY] * len(others)
+    return max(zip(known, least, strict=True), key=lambda row: row[0]["confidence"] / row[1])[0]

@@ -14,7 +14,7 @@ import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import SHORTEST_IDENTIFIED, Direction
 
 from .language_detection import (
     Detected,
@@ -132,7 +132,7 @@ class Question(BaseModel):
         self, detect: DetectLanguages, directions: Sequence[Direction]
     ) -> list[Detected] | None:
         """Return the most probable one of the languages from which there is a translation, for each
-        text.
+        text, or `target` if a text is clearly in that language.
 
         The answer is None without any. The texts were checked.
         """
@@ -144,7 +144,11 @@ class Question(BaseModel):
                 sources.append(str(direction.source))
         if not sources:
             return None
-        return [choose_language(detect(text), sources) for text in self.texts]
+        chosen = []
+        for text in self.texts:
+            codes = [str(self.target)] if len(text) >= SHORTEST_IDENTIFIED else []
+            chosen.append(choose_language(detect(text), sources, codes))
+        return chosen
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """Return the one of `directions` that the request asks for, or None if there are none."""

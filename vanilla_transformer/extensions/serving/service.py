@@ -494,7 +494,8 @@ class _Translator:
     ) -> dict[str, Any]:
         """Return the answer to a request in the form of LibreTranslate.
 
-        Texts whose language is detected are translated language by language.
+        Texts whose language is detected are translated language by language, but those in the
+        target language.
         """
         detected: list[Detected] | None = None
         if self.detect is not None and question.asks_for_detection:
@@ -513,6 +514,9 @@ class _Translator:
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 for code, places in positions.items():
+                    if code == question.target:  # nothing is to be translated
+                        rows |= {place: [texts[place]] * num_hypotheses for place in places}
+                        continue
                     texts_of_code = [question.texts[position] for position in places]
                     part = {"q": texts_of_code, "source": code}
                     try:

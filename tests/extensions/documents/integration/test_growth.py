@@ -463,6 +463,9 @@ RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
     "find_protected": find_protected,
     "find_warnings": lambda text: find_warnings(text, text, WarningLimits()),
+    "find_warnings of a model": lambda text: find_warnings(
+        text, f"{text}\ufffd", WarningLimits(), language="en", is_spelled=True, aligned_end=1
+    ),
     "has_bad_encoding": has_bad_encoding,
     "has_markup": has_markup,
     "hash_pair": lambda text: hash_pair(SentencePair(text, text)),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.catalogs import FORMS, HEADER, PLURALS, PO, translate
+from vanilla_transformer.decoding.protection.blocks import Block
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import TargetLanguageError, parse_document
@@ -50,6 +51,21 @@ def test_po_changes_where_a_translation_lacks(line_end):
     translated = translate(PO.replace("\n", line_end), "po")
     assert translated == edited(PO, PO_EDITS).replace("\n", line_end)
     assert translate(translated, "po") == translated
+
+
+def test_doubtful_translations_get_a_comment():
+    text = HEADER.format("de", "") + '\n#. Of a menu\nmsgid "A dog"\nmsgstr ""\n'
+    document = parse_document(text + '\nmsgid "Two dogs"\nmsgstr ""\n', "po")
+    document.doubts = {0: ["copy", "length"]}
+    translated = document.render([Block("Ein Hund"), Block("Zwei Hunde")])
+    reasons = "words are copied from the source (copy); it is unusually short or long (length)"
+    comment = f"# Doubtful machine translation: {reasons}\n"
+    assert f'\n{comment}#. Of a menu\n#, fuzzy\nmsgid "A dog"\nmsgstr "Ein Hund"\n' in translated
+    assert translated.count("Doubtful") == 1
+    document = parse_document(QT, "ts")
+    document.doubts = {0: ["copy"]}
+    translated = document.render([Block(block.text.upper()) for block in document.blocks])
+    assert translated.count("<translatorcomment>Doubtful machine translation: words") == 1
 
 
 def test_a_file_without_open_messages_stays_and_says_so():

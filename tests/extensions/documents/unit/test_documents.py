@@ -9,6 +9,7 @@ import html5lib
 import pytest
 
 from tests.document_translation import (
+    by_texts,
     contain,
     copy,
     copy_kept,
@@ -22,6 +23,7 @@ from vanilla_transformer.decoding.protection.projection import proportional_link
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions import documents
 from vanilla_transformer.extensions.documents import (
+    Block,
     parse_document,
     read_document,
 )
@@ -624,6 +626,19 @@ def test_block_translator_keeps_markup_at_text_that_survives(format, model, text
     models = [model, without_alignment(model)] if "Mail" in text else [model]
     for translate in models:
         assert read_by_model(text, format, translate)[0] == expected
+
+
+def test_block_translator_tells_doubtful_blocks():
+    def find_warnings(source, text, links):
+        assert text == source.upper() and links
+        return ["copy", source[0]] if "dog" in source else []
+
+    blocks = [Block("A dog. A dog. Two dogs."), Block("A cat."), Block("Dogs, one dog.")]
+    translator = documents.BlockTranslator(by_texts(shout), SPLIT, True, find_warnings)
+    assert [block.text for block in translator(blocks)] == [block.text.upper() for block in blocks]
+    assert translator.doubts == {0: ["copy", "A", "T"], 2: ["copy", "D"]}
+    translator(blocks[1:2])
+    assert translator.doubts == {}
 
 
 def test_block_translator_translates_branches_of_messages_and_text_around_lost_text():

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.document_translation import reverse, shout, translate_document
+from vanilla_transformer.decoding.protection.blocks import Block
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.text.languages import Direction
@@ -326,6 +327,40 @@ def test_xliff_counts_what_it_translates_and_what_it_skips():
     document.render(document.blocks)
     expected = "Translated 2 of 3 segments. Skipped: 1 with a translation."
     assert document.summary == f"{expected} {whole} Longer than their maxwidth: 1."
+
+
+NOTE = ">Doubtful machine translation: words are copied from the source (copy)</note>"
+OF_1 = f'</target><note from="vanilla-transformer"{NOTE}<alt-trans/></trans-unit>'
+OF_2 = f"<notes><note{NOTE}</notes><originalData/><segment "
+NOTED = {
+    "of 1.2": (UNIT.format("", "<alt-trans/>"), OF_1),
+    "of 1.2, with a target": (UNIT.format("", '<target state="new"/><alt-trans/>'), OF_1),
+    "of 2": (UNIT_2.format("", "").replace("<segment>", "<originalData/><segment>"), OF_2),
+    "of 2, with notes": (
+        UNIT_2.format("", "").replace("<segment>", "<notes><note>a</note></notes><segment>"),
+        f"<notes><note>a</note><note{NOTE}</notes>",
+    ),
+    "of a unit of segments": (
+        UNIT_2.format("", "").replace(
+            "</unit>", "<segment><source>A dog</source></segment></unit>"
+        ),
+        f"<notes><note{NOTE}</notes><segment ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), NOTED.values(), ids=NOTED)
+def test_doubtful_translations_get_a_note(text, expected):
+    document = parse_document(text, "xliff")
+    blocks = [Block("Ein Haus"), Block("Ein Hund")][: len(document.blocks)]
+    assert "Doubtful" not in document.render(blocks)
+    document.doubts = {number: ["copy"] for number in range(len(blocks))}
+    translated = document.render(blocks)
+    assert expected in translated and translated.count("Doubtful") == 1
+    document.doubts = {}
+    assert translated.replace(f"<notes><note{NOTE}</notes>", "").replace(
+        f"<note{NOTE}", ""
+    ).replace(f'<note from="vanilla-transformer"{NOTE}', "") == document.render(blocks)
 
 
 LIMITS = {"6": True, "7": False, "6.5": False, "": False, "9" * 4400: False}

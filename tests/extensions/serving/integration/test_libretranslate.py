@@ -204,10 +204,12 @@ def test_libretranslate_detects_the_language_of_each_text(detecting):
         assert alone["detectedLanguage"] == language
     nothing = {"translatedText": [], "detectedLanguage": [], "alternatives": []}
     assert ask(detecting, **body | {"q": []}).json() == nothing
-    answer = ask(detecting, q=[ENGLISH, GERMAN], source="auto").json()
-    for language in answer["detectedLanguage"]:
-        assert language["language"] == "en", "the only source of German"
-    assert len(answer["detectedLanguage"]) == 2
+    texts = [ENGLISH, GERMAN, "Ein Hund."]
+    answer = ask(detecting, q=texts, source="auto", alternatives=1).json()
+    assert answer["translatedText"] == [f"en-de {ENGLISH}", GERMAN, "en-de Ein Hund."]
+    assert answer["alternatives"][1] == [GERMAN], "a text in the target language"
+    codes = [language["language"] for language in answer["detectedLanguage"]]
+    assert codes == ["en", "de", "en"], "the only source of German"
     answer = ask(detecting, q="Ein Hund.", target="fr").json()
     assert answer == {"translatedText": "en-fr Ein Hund."}
 

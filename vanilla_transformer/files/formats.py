@@ -26,7 +26,7 @@ class Format:
         extra: The extra that has the packages of its readers.
         is_shared: The class reads several formats, and takes the name of this one as `form`.
         is_text: It is text, and not a zip or another binary file.
-        names_languages: A document says its language.
+        names_languages: A document says its language, or where its lines begin.
         is_bilingual: A document has sources and their translations.
         corpus: Files of parallel text: one with both languages, two of messages with the same keys,
             or none.
@@ -123,7 +123,7 @@ FORMATS = {
         ),
         Format("resx", (".resx",), "message_format:ResxDocument", corpus="two files"),
         Format("wrapped", (), "wrapped_text:WrappedText"),
-        Format("docx", (".docx",), _ZIPS, is_shared=True, is_text=False),
+        Format("docx", (".docx",), _ZIPS, is_shared=True, is_text=False, names_languages=True),
         Format("pptx", (".pptx",), _ZIPS, is_shared=True, is_text=False),
         Format("odf", (".odt", ".ods", ".odp"), _ZIPS, is_shared=True, is_text=False),
         Format("epub", (".epub",), _ZIPS, is_shared=True, is_text=False, names_languages=True),

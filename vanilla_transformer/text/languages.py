@@ -260,6 +260,12 @@ def find_locale(code: str) -> Any:
         return None
 
 
+def is_right_to_left(code: str) -> bool:
+    """Return whether a language is written from right to left, as far as babel knows it."""
+    locale = find_locale(name_language(code))
+    return locale is not None and locale.character_order == "right-to-left"
+
+
 def is_language(code: str) -> bool:
     """Return whether a code is of a language that babel knows, or without babel, whether it can be
     one of two letters.

@@ -6,7 +6,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from vanilla_transformer.text.languages import Direction, is_same_language, name_language
+from vanilla_transformer.text.languages import (
+    Direction,
+    is_right_to_left,
+    is_same_language,
+    name_language,
+)
 
 from .source_text import Attribute, SourceDocument, Token
 from .vocabularies import Vocabulary
@@ -117,6 +122,7 @@ class PageDocument(SourceDocument):
                 is_source = is_page or (self._source and not self._is_other(language))
                 if language.value.strip() and is_source:
                     self.replaced.append(language.edit(self._target))
+            self.write_side(token, "dir", is_page and token.local_name == "html")
             for name, attribute in self.attributes(token).items():
                 if name in attributes:
                     self.add_attribute(attribute)
@@ -139,9 +145,23 @@ class PageDocument(SourceDocument):
         """
         self._pages, self._names = {page.start for page in pages}, names
         self._target = name_language(direction.target or "")
+        # Where the lines of the translation begin, if that is known
+        self.side = direction.target and ("rtl" if is_right_to_left(self._target) else "ltr")
         languages = self._languages(pages[0]) if pages else []
         named = [language.value.strip() for language in languages]
         self._source = direction.source or next(iter(named), None)
+
+    def write_side(self, token: Token, name: str, is_root: bool) -> None:
+        """Write where the lines of the translation begin into an attribute of an element: into a
+        root without it only `rtl`, and into another element only `ltr` instead of `rtl`.
+        """
+        side = self.attributes(token).get(name)
+        if side is None and is_root and self.side == "rtl":
+            at = token.start + 1 + len(token.name)
+            self.replaced.append((at, at, f' {name}="rtl"'))
+        elif side is not None and (is_root or self.side == "ltr"):
+            is_other = {side.value.strip().lower(), self.side} == {"ltr", "rtl"}
+            self.replaced += [side.edit(str(self.side))] * is_other
 
     def _languages(self, token: Token) -> list[Attribute]:
         """Return the attributes that name the language of an element."""

@@ -52,6 +52,11 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
 _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}
+# The properties of a paragraph that precede its direction
+_BEFORE_BIDI = {"pStyle", "keepNext", "keepLines", "pageBreakBefore", "framePr", "widowControl"}
+_BEFORE_BIDI |= {"numPr", "suppressLineNumbers", "pBdr", "shd", "tabs", "suppressAutoHyphens"}
+_BEFORE_BIDI |= {"kinsoku", "wordWrap", "overflowPunct", "topLinePunct", "autoSpaceDE"}
+_BEFORE_BIDI |= {"autoSpaceDN"}
 # Names of elements and attributes while they are translated; no file may have such names.
 _OURS = "vanilla-"
 _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
@@ -151,7 +156,9 @@ class ZipDocument(Document):
 
 
 class PackageDocument(XmlDocument):
-    """The titles in a package of EPUB, whose language becomes the target language."""
+    """The titles in a package of EPUB, whose language becomes the target language, and the order
+    of its pages.
+    """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text, direction)
@@ -160,6 +167,9 @@ class PackageDocument(XmlDocument):
             for token, after in pairwise(self.tokens)
             if (token.kind, token.name) == ("open", "dc:language")
         )
+        for spine in self.tokens:
+            if (spine.kind, spine.local_name) == ("open", "spine"):
+                self.write_side(spine, "page-progression-direction", is_root=True)
         if direction.target and (token := next(named, None)) and token.kind == "text":
             language = name_language(direction.target)
             self.replaced.append((token.start, token.end, language))
@@ -210,6 +220,8 @@ class RunDocument(XmlDocument):
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
             names = [f"{space}{name}" for name in (_SPAN, _MARK, _END, _LINK, _FIELD)]
             etree.strip_tags(paragraph, *names)
+            if self.side and "word" in space:
+                _write_bidi(paragraph, space, self.side == "rtl")
         return self._declaration + etree.tostring(root, encoding="unicode")
 
     def _keep_ends(self, paragraph: "_Element", space: str) -> None:
@@ -342,6 +354,18 @@ class RunDocument(XmlDocument):
         first = [element for element in kept if local_name(element) != "endParaRPr"]
         parent[:] = [*first, *pieces, *kept[len(first) :]]
         parent.text = None
+
+
+def _write_bidi(paragraph: "_Element", space: str, is_right_to_left: bool) -> None:
+    """Write into the properties of a paragraph of DOCX whether it is from right to left."""
+    properties = paragraph.find(f"{space}pPr")
+    if properties is None:
+        properties = paragraph.makeelement(f"{space}pPr")
+        paragraph[:0] = [properties] * is_right_to_left
+    for mark in [*properties.iterchildren(f"{space}bidi")]:
+        properties.remove(mark)
+    count = sum(local_name(child) in _BEFORE_BIDI for child in properties)
+    properties[count:count] = [properties.makeelement(f"{space}bidi")] * is_right_to_left
 
 
 def _check_names(root: "_Element") -> None:

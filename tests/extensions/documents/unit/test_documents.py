@@ -345,6 +345,23 @@ def test_xml_changes_its_text_only(line_end):
             "<d>E <i xml:lang='fr'>f g</i> <b xml:lang='de'>H</b></d>",
             DIRECTION,
         ),
+        (
+            "html",
+            '<html lang="en"><p dir="ltr">a b',
+            '<html dir="rtl" lang="ar"><p dir="ltr">B A',
+            Direction("en", "ar"),
+        ),
+        ("html", "<html dir=LTR><p>a b", "<html dir=rtl><p>B A", Direction("en", "heb_Hebr")),
+        ("html", "<html dir=rtl><p>a b", "<html dir=rtl><p>B A", Direction("en", "fa")),
+        (
+            "html",
+            '<html dir="rtl"><p dir="RTL">a b<p dir="auto">c<p lang="he" dir="rtl">d',
+            '<html dir="ltr"><p dir="ltr">B A<p dir="auto">C<p lang="he" dir="rtl">d',
+            Direction("ar", "de"),
+        ),
+        ("html", '<html dir="rtl"><p>a b', '<html dir="rtl"><p>B A', Direction()),
+        ("html", "<p>a b", "<p>B A", Direction("en", "ar")),
+        ("xml", "<d>a b</d>", "<d>B A</d>", Direction("en", "ar")),
     ],
 )
 def test_languages_of_a_document_are_written_and_kept(format, text, expected, direction):

@@ -377,6 +377,54 @@ def test_pages_and_titles_of_epub_are_translated():
     assert container.compress_type == ZIP_DEFLATED
 
 
+def test_pages_of_epub_are_in_the_order_of_the_language():
+    parts = dict(epub("en", "one", "two", "three"))
+    package = parts["OEBPS/a.opf"]
+    forms = {"ar": '<spine page-progression-direction="rtl" toc="t"/>', "en": '<spine toc="t"/>'}
+    for source, target in (("en", "ar"), ("ar", "en")):
+        spine = forms[source].replace("rtl", "rtl" if source == "ar" else "")
+        parts["OEBPS/a.opf"] = package.replace("</package>", f"{spine}</package>")
+        direction = Direction(source, target)
+        text = translate_document(
+            pack(*parts.items()), "epub", shout, split_simply, direction=direction
+        )
+        archive = unpack(text)
+        order = {"ar": "rtl", "en": "ltr"}[target]
+        assert (
+            f'<spine page-progression-direction="{order}"' in archive.read("OEBPS/a.opf").decode()
+        )
+        page = archive.read("OEBPS/a b.xhtml").decode()
+        assert ('<html dir="rtl" ' in page) is (target == "ar")
+
+
+PARAGRAPH = "<w:p>{}{}</w:p>"
+BIDI = [
+    ("", "<w:pPr><w:bidi/></w:pPr>"),
+    ('<w:pPr><w:jc w:val="left"/></w:pPr>', '<w:pPr><w:bidi/><w:jc w:val="left"/></w:pPr>'),
+    (
+        '<w:pPr><w:pStyle w:val="a"/><w:spacing/></w:pPr>',
+        '<w:pPr><w:pStyle w:val="a"/><w:bidi/><w:spacing/></w:pPr>',
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), BIDI)
+def test_paragraphs_of_docx_have_the_direction_of_the_language(before, after):
+    def translate(properties, direction):
+        page = DOCUMENT % PARAGRAPH.format(properties, run("a dog"))
+        text = pack(("word/document.xml", page))
+        text = translate_document(text, "docx", shout, split_simply, direction=direction)
+        return unpack(text).read("word/document.xml").decode()
+
+    written = DOCUMENT % PARAGRAPH.format(after, run("A DOG"))
+    assert translate(before, Direction("en", "ar")) == written
+    assert translate(after, Direction("en", "ar")) == written
+    assert translate(after, Direction()) == written
+    back = translate(after, Direction("ar", "en"))
+    written = DOCUMENT % PARAGRAPH.format(before, run("A DOG"))
+    assert back.replace("<w:pPr/>", "") == written
+
+
 def test_members_keep_their_encoding():
     page = DOCUMENT.replace("?>", ' encoding="UTF-16"?>') % paragraph(run("a dög"))
     text = pack(("word/document.xml", page.encode("utf-16")))

@@ -55,7 +55,7 @@ def linked_words(table, row, tokenizer, text):
     return linked, len(links)
 
 
-AUGMENTATIONS = ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
+AUGMENTATIONS = ["phrases", "upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)

@@ -131,7 +131,7 @@ class AugmentedCorpus(DerivedCorpus):
         the epoch.
 
         Args:
-            sentences: How many pairs are sentences. The others become phrases.
+            sentences: The number of pairs that are sentences. The others become phrases.
         """
         shares = np.array(list(self.augment.values()))
         generator = np.random.default_rng((self.seed, epoch, 1))

@@ -85,7 +85,7 @@ def find_phrases(
     punctuation between words. The work is linear in the number of words and links.
 
     Args:
-        first_word: Where the source begins; a tag may be before it.
+        first_word: The place of the first word of the source, after its tag.
     """
     sources = defaultdict[int, list[int]](list)
     targets = defaultdict[int, list[int]](list)

@@ -123,6 +123,8 @@ def test_draw_phrase_keeps_the_tag_of_a_source(tag):
         (SentencePair("No, house!", "Nein, Haus!"), {(0, 0), (1, 1)}),
         (SentencePair("red house", "红房子。"), {(0, 0)}),
         (SentencePair("a b .", "c d ."), {(0, 0), (1, 2)}),
+        (SentencePair("a b c", "d"), {(0, 0), (2, 0)}),
+        (SentencePair("d", "a b c"), {(0, 0), (0, 2)}),
     ],
 )
 def test_draw_phrase_returns_a_sentence_without_phrases(pair, links):

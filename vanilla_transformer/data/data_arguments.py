@@ -36,8 +36,10 @@ _CHANGES = (
     "no_final_period",
     "doubled_words",
     "emoji",
+    "html_tags",
+    "other_numbers",
 )
-AUGMENTATIONS = ("noise_pairs", *_CHANGES, "html_tags", "other_numbers", *TOKEN_AUGMENTATIONS)
+AUGMENTATIONS = ("phrases", "noise_pairs", *_CHANGES, *TOKEN_AUGMENTATIONS)
 
 
 def fixed(default: object, text: str, **options: Any) -> Any:
@@ -427,7 +429,14 @@ def _check_tokens(data: DataArguments) -> None:
     """Refuse augmentations, alignments and BPE-dropout that do not fit the other keys."""
     with Reasons() as reasons:
         with reasons.collect():
-            augmentations(data)
+            if "phrases" in augmentations(data) and data.train_alignments is None:
+                reasons.add(
+                    "`phrases` of `augment` must be given with `train_alignments`, whose aligned "
+                    "words bound them, got it without. Add `train_alignments: agreement`, which "
+                    "aligns the text itself.",
+                    "augment",
+                    "phrases",
+                )
         if data.train_alignments is not None and data.bpe_dropout:
             reasons.add(
                 "`train_alignments` must be given without `bpe_dropout`, got both: the links would "

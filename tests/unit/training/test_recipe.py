@@ -144,6 +144,7 @@ FLAGS = {
     "--augment '{inline_terms: 2}'": r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2",
     "--augment '{typo: 0.1}'": "no key of `augment` 'typo'. Did you mean 'typos'?",
     "--augment '{placeholders: true}'": "`placeholders` of `augment` must be a number .* got True",
+    "--augment '{phrases: 0.1}'": "^`phrases` of `augment` must be given with `train_alignments`, .* Add",
     "--augment 0.1": r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1",
     "--augment '{a: [}'": "`augment` must be a list or a mapping in YAML or JSON",
     "--augment null": "`augment` must be .*, got 'null', which is empty. Leave it out",

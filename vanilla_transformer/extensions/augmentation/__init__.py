@@ -1,4 +1,4 @@
-"""Change training text in each epoch: perturbations, terms, placeholders and noise, and
+"""Change training text in each epoch: phrases, perturbations, terms, placeholders and noise, and
 BPE-dropout.
 """
 
@@ -12,6 +12,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
+from .phrases import draw_phrase, find_common_words
 
 
 def change_corpus(
@@ -21,11 +22,13 @@ def change_corpus(
     data, training = texts.data, texts.training
     if texts.augmentations:
         tags = data.source_tags or ()
+        share = requested.pop("phrases", 0.0)
+        draw = partial(draw_phrase, common=find_common_words(training.dataset), tags=tags)
         augment = find_augmentations(
             texts.augmentations, training.dataset, training.key, texts.cache_dir, tags
         )
         encode = partial(encode_sentences, tokenizer)
-        corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens)
+        corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens, share, draw)
     if data.bpe_dropout:
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
     return corpus

@@ -38,6 +38,10 @@ class _AlignedTerm(NamedTuple):
     form: str
 
 
+def tag_of(source: str, tags: Sequence[str]) -> str:
+    return next((f"{tag} " for tag in tags if source.startswith(f"{tag} ")), "")
+
+
 def perturb_pair(pair: SentencePair, random: Random, name: str) -> SentencePair:
     """Apply one of the `PERTURBATIONS`, unless it leaves no text."""
     changed = perturb(name, pair, random.getrandbits(32))

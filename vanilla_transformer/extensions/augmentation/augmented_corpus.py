@@ -30,12 +30,14 @@ from .augmentation import (
     insert_placeholders,
     perturb_pair,
     replace_by_noise,
+    tag_of,
 )
 from .lexicon import Lexicon, fit_lexicon
 from .perturbations import PERTURBATIONS
 
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]
+DrawPhrase = Callable[[SentencePair, set[WordPair], Random], tuple[SentencePair, set[WordPair]]]
 
 logger = logging.getLogger(__name__)
 _FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
@@ -52,6 +54,8 @@ class AugmentedCorpus(DerivedCorpus):
     The pairs of another corpus, some of them augmented: a function of seed, epoch and the pair's
     index in it.
 
+    Phrases of its sentences are added to the pairs, and may be augmented as they are.
+
     The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented
     than are drawn. Only augmented pairs are tokenized again.
 
@@ -64,6 +68,9 @@ class AugmentedCorpus(DerivedCorpus):
         augment: Functions with the share of the pairs for which each is drawn. A pair may get
             several, in this order.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
+        phrases: The share of the pairs for which a phrase is drawn.
+        draw: Returns a phrase of a pair and its aligned words, given the ones of the pair, or the
+            same pair if it has none.
     """
 
     def __init__(
@@ -73,21 +80,29 @@ class AugmentedCorpus(DerivedCorpus):
         encode: Encode,
         seed: int,
         max_tokens: int,
+        phrases: float,
+        draw: DrawPhrase,
     ):
         super().__init__(plain)
         self.augment = augment
         self.encode = encode
         self.seed = seed
         self.max_tokens = max_tokens
+        self.phrases = phrases
+        self.draw = draw
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
-        """Return the pairs of an epoch, in which the changed ones are rows appended to its
-        table.
+        """Return the pairs of an epoch, in which the changed ones are rows appended to its table,
+        and phrases after them.
         """
         self.texts = self.plain.texts
-        changed = self._change_texts(pairs, epoch)
+        sentences = len(pairs)
+        generator = np.random.default_rng((self.seed, epoch, 2))
+        drawn = np.flatnonzero(generator.random(sentences) < self.phrases)
+        pairs = pairs.select(np.append(np.arange(sentences), drawn))
+        changed = self._change_texts(pairs, sentences, epoch)
         if not changed:
-            return pairs
+            return pairs[:sentences]
         columns = {}
         for name in self.texts.column_names:
             columns[name] = [row[name] for row in changed.values()]
@@ -106,16 +121,21 @@ class AugmentedCorpus(DerivedCorpus):
         rows[np.array(list(changed))[kept]] = len(pairs.table) + np.flatnonzero(kept)
         self.texts = datasets.concatenate_datasets([self.texts, texts])
         table = datasets.concatenate_datasets([pairs.table.dataset, encoded.table.dataset])
-        return EncodedPairs(TokenTable(table), rows)
+        is_kept = (np.arange(len(rows)) < sentences) | (rows >= len(pairs.table))
+        return EncodedPairs(TokenTable(table), rows[is_kept])
 
-    def _change_texts(self, pairs: EncodedPairs, epoch: int) -> dict[int, dict]:
-        """Return the texts and aligned words of the pairs that augmentation changes, by their index
-        in the epoch.
+    def _change_texts(self, pairs: EncodedPairs, sentences: int, epoch: int) -> dict[int, dict]:
+        """
+        Return the texts and aligned words of the pairs that augmentation changes, by their index in
+        the epoch.
+
+        Args:
+            sentences: The number of pairs that are sentences. The others become phrases.
         """
         shares = np.array(list(self.augment.values()))
         generator = np.random.default_rng((self.seed, epoch, 1))
         drawn = generator.random((len(pairs), len(shares))) < shares
-        indices = np.flatnonzero(drawn.any(axis=1))
+        indices = np.flatnonzero(drawn.any(axis=1) | (np.arange(len(pairs)) >= sentences))
         drawn_texts = self.texts.select(pairs.rows[indices])
         changed = {}
         for index, row in zip(indices.tolist(), drawn_texts, strict=True):
@@ -126,12 +146,23 @@ class AugmentedCorpus(DerivedCorpus):
                 rows = values.reshape(-1, 2).tolist()
                 words = {(source, target) for source, target in rows}
             random = Random(f"{self.seed} {epoch} augment {index}")
+            if index >= sentences:
+                pair, words = self.draw(pair, words, random)
+                if pair == before:
+                    continue
             for function, is_drawn in zip(self.augment, drawn[index], strict=True):
                 if is_drawn:
                     last, pair = pair, function(pair, random)
                     words = follow_words(words, last, pair)
             if pair != before:
                 changed[index] = row | pair._asdict() | {_ALIGNED_WORDS: words}
+        if sentences < len(pairs) and max(changed, default=0) < sentences:
+            logger.warning(
+                "`phrases` of `augment` adds nothing to epoch %d: none of %d sentences has phrases "
+                "of aligned words with spaces between them.",
+                epoch,
+                len(pairs) - sentences,
+            )
         return changed
 
 
@@ -162,7 +193,7 @@ def find_augmentations(
         functions["inline_terms"] = partial(insert_inline_terms, lexicon=lexicon, words=words)
     rows = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     sources = texts.select(rows)["source"]
-    sample = [source.removeprefix(_tag_of(source, tags)) for source in sources]
+    sample = [source.removeprefix(tag_of(source, tags)) for source in sources]
     for name in augmentations:
         if name not in PERTURBATIONS:
             continue
@@ -182,14 +213,10 @@ def find_augmentations(
     return {functions[name]: share for name, share in augmentations.items()}
 
 
-def _tag_of(source: str, tags: Sequence[str]) -> str:
-    return next((f"{tag} " for tag in tags if source.startswith(f"{tag} ")), "")
-
-
 def _augment_after_tag(
     pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]
 ) -> SentencePair:
-    tag = _tag_of(pair.source, tags)
+    tag = tag_of(pair.source, tags)
     changed = augment(pair._replace(source=pair.source.removeprefix(tag)), random)
     return changed._replace(source=f"{tag}{changed.source}")
 

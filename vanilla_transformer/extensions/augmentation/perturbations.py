@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\d+(?:[.,٫٬]\d+)*")
 _WORDS_PER_CHANGE = 10  # one typo or doubled word in each started ten
 # Latin, Chinese, Indic, Urdu, Armenian, Ethiopic, Burmese, Khmer, Tibetan, Mongolian, Santali,
 # Meitei, Cree
-_PERIODS = ".。｡．।॥۔։።။។៕།༎᠃᠉᱾᱿꯫᙮"
+PERIODS = ".。｡．।॥۔։።။។៕།༎᠃᠉᱾᱿꯫᙮"
 _EMOJI = "😀😂😍🙏👍🎉🔥🚀🌍🐶"
 
 
@@ -140,7 +140,7 @@ PERTURBATIONS = {
     "lower_case": Perturbation(lambda text, draw: text.lower(), on_target=False, needs="capitals"),
     "typos": Perturbation(typos, on_target=False, needs="spaces between words"),
     "no_final_period": Perturbation(
-        lambda text, draw: text.rstrip(_PERIODS), on_target=True, needs="a period"
+        lambda text, draw: text.rstrip(PERIODS), on_target=True, needs="a period"
     ),
     "doubled_words": Perturbation(doubled_words, on_target=False, needs="spaces between words"),
     "emoji": Perturbation(lambda text, draw: f"{text} {draw.choice(_EMOJI)}", on_target=True),

@@ -57,7 +57,7 @@ def linked_words(table, row, tokenizer, text):
     return linked, len(links)
 
 
-AUGMENTATIONS = ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
+AUGMENTATIONS = ["phrases", "upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"]
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
@@ -83,3 +83,25 @@ def test_augmented_pairs_keep_links_of_words_that_stay_in_place(
             positions = range(len(text["source"].split()))
             assert words == {*zip(positions, positions, strict=True)}
     assert 10 < changed < 30
+
+
+def test_phrases_have_the_links_of_their_own_words(corpus, alignments, tiny_tokenizer, tmp_path):
+    """In this text the words of the target are in the reverse order."""
+    lines = (corpus / "train.b").read_text().splitlines()
+    reversed_lines = [" ".join(reversed(line.split())) for line in lines]
+    (corpus / "train.b").write_text("\n".join(reversed_lines) + "\n")
+    rows = []
+    for line in lines:
+        last = len(line.split()) - 1
+        rows.append(" ".join(f"{last - word}-{word}" for word in range(last + 1)))
+    alignments.write_text("\n".join(rows) + "\n")
+    options = {"train_alignments": alignments, "cache_dir": tmp_path, "augment": "{phrases: 1}"}
+    texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
+    augmented = tokenize(texts, tiny_tokenizer, seed=0)
+    pairs = augmented.epoch(0)
+    assert len(pairs) > 60
+    for row in pairs.rows[40:]:
+        text = augmented.texts[int(row)]
+        words, _ = linked_words(pairs.table, row, tiny_tokenizer, text)
+        places = range(len(text["source"].split()))
+        assert words == {*zip(places, reversed(places), strict=True)}

@@ -58,6 +58,9 @@ def test_train_with_alignments_resumes_bit_for_bit(
     assert_same_run(straight, train(resumed, evaluate=no_scores))
 
 
-def test_training_with_alignments_is_the_same_on_two_processes(corpus, alignments, tmp_path):
-    options = {"train_alignments": alignments, "alignment_weight": 1.0}
+@pytest.mark.parametrize("augment", [None, "{phrases: 0.5}"])
+def test_training_with_alignments_is_the_same_on_two_processes(
+    corpus, alignments, tmp_path, augment
+):
+    options = {"train_alignments": alignments, "alignment_weight": 1.0, "augment": augment}
     assert_two_processes_match_one(corpus, tmp_path, **options)

@@ -36,16 +36,19 @@ def write_text(folder: Path) -> Path:
 
 
 GUIDED = {"bpe_dropout": None, "train_alignments": "agreement"}
+SHORT = GUIDED | {"augment": json.dumps(TOKENS | {"phrases": 0.5, "typos": 0.3})}
 
 
-@pytest.mark.parametrize("changes", [{}, rare(GUIDED)], ids=["dropout", "guided"])
+@pytest.mark.parametrize("changes", [{}, rare(GUIDED), SHORT], ids=["dropout", "guided", "phrases"])
 def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)
     recipe = parse_recipe(flags(text, tmp_path / "straight", **RUN | changes))
     straight = train(recipe, evaluate=no_scores)
     recipe = parse_recipe(flags(text, tmp_path / "killed", **RUN | changes))
     kill_at_step(recipe, monkeypatch, 10)
-    assert_same_run(straight, train(recipe, evaluate=no_scores))
+    changes = changes | {"dataloader_num_workers": 1}
+    resumed = parse_recipe(flags(text, tmp_path / "killed", **RUN | changes))
+    assert_same_run(straight, train(resumed, evaluate=no_scores))
     tokenizer = VanillaTransformerTokenizer.from_pretrained(straight)
     assert knows_inline_terms(tokenizer)
     model = VanillaTransformerForConditionalGeneration.from_pretrained(straight)

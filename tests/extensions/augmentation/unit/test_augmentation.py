@@ -187,7 +187,7 @@ def test_replace_by_noise_keeps_letters_with_their_marks(script, data, seed):
 
 
 def test_recipes_name_each_perturbation():
-    assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
+    assert ("phrases", "noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
 
 
 HINDI = []

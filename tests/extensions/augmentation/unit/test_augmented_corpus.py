@@ -139,6 +139,76 @@ def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
     assert ids(corpus.epoch(0)) == ids(again.epoch(0))
 
 
+PHRASES = {"augment": '{"phrases": 0.1}', "train_alignments": "agreement"}
+ALL_PHRASES = PHRASES | {"augment": '{"phrases": 1}'}
+
+
+def added(corpus, epoch):
+    """Return the texts of the phrases of an epoch and the row of the sentence of each, in this
+    order.
+    """
+    pairs = corpus.epoch(epoch)
+    rows = corpus.texts.select(pairs.rows[len(corpus.plain.epoch(epoch)) :])
+    return [*zip(rows["source"], rows["target"], strict=True)]
+
+
+def test_augmented_corpus_adds_phrases_beside_its_pairs(texts):
+    corpus, tokenizer = opened(texts, **PHRASES)
+    plain = ids(corpus.plain.epoch(0))
+    counts = []
+    for epoch in range(10):
+        pairs = corpus.epoch(epoch)
+        assert ids(pairs)[: len(plain)] == plain
+        phrases = added(corpus, epoch)
+        assert decoded(tokenizer, pairs[len(plain) :]) == phrases
+        counts.append(len(phrases))
+    all_sentences, _ = opened(texts, **ALL_PHRASES)
+    expected = 0.1 * len(added(all_sentences, 0))  # others have no phrase
+    assert expected * 0.8 < sum(counts) / 10 < expected * 1.2
+    assert len({*added(corpus, 0)} & {*added(corpus, 1)}) < counts[0] / 2
+    again, _ = opened(texts, **PHRASES)
+    assert added(again, 1) == added(corpus, 1)  # without having been at the first
+
+
+def test_augmented_corpus_adds_text_of_its_sentences(texts):
+    corpus, _ = opened(texts, **ALL_PHRASES)
+    rows = corpus.plain.texts[:]
+    sentences = [*zip(rows["source"], rows["target"], strict=True)]
+    phrases = added(corpus, 0)
+    assert len(phrases) > 120
+    for source, target in phrases:
+        assert 2 <= max(len(source.split()), len(target.split())) <= 7
+        assert not (source + target).endswith(".")
+        assert any(
+            source[1:] in whole_source and target[1:] in whole_target
+            for whole_source, whole_target in sentences
+        )
+    capitals = sum(source[0].isupper() for source, _ in phrases)
+    assert 0.5 < capitals / len(phrases) < 0.9
+
+
+def test_augmented_corpus_augments_phrases_as_sentences(texts):
+    changes = PHRASES | {"augment": '{"phrases": 1, "upper_case": 0.5}'}
+    corpus, _ = opened(texts, **changes)
+    phrases = added(corpus, 0)
+    upper = sum(source.isupper() and target.isupper() for source, target in phrases)
+    assert 0.4 < upper / len(phrases) < 0.6
+    without, _ = opened(texts, augment='{"upper_case": 0.5}')
+    assert ids(corpus.epoch(0))[:200] == ids(without.epoch(0))
+
+
+def test_augmented_corpus_says_that_no_sentence_has_a_phrase(texts, tmp_path, caplog):
+    for end in "ab":
+        lines = (texts / f"train.{end}").read_text().splitlines()
+        joined = "".join(line.replace(" ", "") + "\n" for line in lines)
+        (tmp_path / f"train.{end}").write_text(joined)
+        (tmp_path / f"validation.{end}").write_text(joined)
+    corpus, _ = opened(tmp_path, **PHRASES)
+    assert len(corpus.epoch(0)) == 200
+    (message,) = [line for line in caplog.messages if "phrases" in line]
+    assert message.startswith("`phrases` of `augment` adds nothing to epoch 0: none of ")
+
+
 def test_augmented_corpus_needs_terms_to_annotate(corpus):
     message = "^`inline_terms` of `augment` must be given for text whose words have"
     with pytest.raises(ValueError, match=message):

@@ -32,6 +32,7 @@ from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, split_simply
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.augmentation.phrases import find_phrases
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.extensions.documents.line_breaks import join_lines, wrap
 from vanilla_transformer.files.formats import DOCUMENT_FORMATS
@@ -395,6 +396,7 @@ ROOT = Path(vanilla_transformer.__file__).parent
 WITH_EXPRESSIONS = [
     *(ROOT / folder for folder in ("text", "extensions/documents", "decoding/protection")),
     *(ROOT / "extensions/terms", ROOT / "data/readers"),
+    ROOT / "extensions/augmentation/phrases.py",
     *(ROOT / "data/cleaning_rules.py", ROOT / "publishing/checks.py"),
     *(ROOT / "files/text_files.py", ROOT / "decoding/sentence_splitter.py"),
     *(ROOT / "decoding/segments.py", ROOT / "pipeline_vanilla_transformer.py"),
@@ -458,9 +460,20 @@ def test_expression_is_linear(name, shares):
     assert slow == {}
 
 
+def find_phrases_of_copy(words: list[str]) -> list:
+    """Return the phrases of a text where each word is aligned with itself and with the first."""
+    places = range(len(words))
+    return [
+        *find_phrases(words, words, {*zip(places, places, strict=True)}, ()),
+        *find_phrases(words, words, {(0, place) for place in places}, ()),
+        *find_phrases(words, words, {(place, 0) for place in places}, ()),
+    ]
+
+
 # What loops over a text of others, by its name.
 RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
+    "find_phrases": lambda text: find_phrases_of_copy(text.split()),
     "find_protected": find_protected,
     "find_warnings": lambda text: find_warnings(text, text, WarningLimits()),
     "find_warnings of a model": lambda text: find_warnings(

@@ -21,6 +21,7 @@ from vanilla_transformer.files.text_files import has_invalid_unicode
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import SIGN
 
+from .message_keys import Entries, Entry, group_entries, read_json_entries
 from .source_text import Place, SourceDocument
 from .xml_format import MarkupDocument
 
@@ -28,15 +29,18 @@ from .xml_format import MarkupDocument
 LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _VALUES = {  # each value, with its quotation marks, after its key
-    "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
+    "json": re.compile(
+        rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}\[\],]|[^\s{{}}\[\],\"]++", re.DOTALL
+    ),
     "strings": re.compile(
-        rf"\s+|/\*.*?\*/|//[^\n]*|(?:{_STRING}|[\w.$/-]+)\s*(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;"
-        r"|(?P<mistake>.)",
+        rf"\s+|/\*.*?\*/|//[^\n]*|(?P<pair>(?P<key>{_STRING}|[\w.$/-]+)\s*"
+        rf"(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;)"
+        r"(?:[ \t]*+(?://[^\n]*+|/\*[^\n]*?\*/)(?=\n|\Z))?|(?P<mistake>.)",
         re.DOTALL,
     ),
     "properties": re.compile(
-        r"^[ \t\f]*+(?:[#!].*+|(?:\\.|[^\\\s:=])++(?:[ \t\f]*+[:=][ \t\f]*+|[ \t\f]++)"
-        r"(?P<value>(?:\\(?s:.)|[^\\\n])*+))$",
+        r"\n[ \t\f]*+\n|^[ \t\f]*+(?:[#!].*+|(?P<pair>(?P<key>(?:\\.|[^\\\s:=])++)"
+        r"(?:[ \t\f]*+[:=][ \t\f]*+|[ \t\f]++|$)(?P<value>(?:\\(?s:.)|[^\\\n])*+)))$",
         re.MULTILINE,
     ),
 }
@@ -113,7 +117,9 @@ class ValuesDocument(MessageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "json"):
         super().__init__(text)
         self._form, keys = form, [""]
-        values = _VALUES[form].findall(self.text) if form == "properties" else []
+        self.separator = "," if form == "json" else ""
+        matches = _VALUES[form].finditer(self.text) if form == "properties" else ()
+        values = [match["value"] or "" for match in matches]
         formats = "".join(filter(MESSAGE_FORMAT.search, values))
         # As Java reads them, unless all of the file has single ones
         has_doubled = "''" in formats or "'" not in formats
@@ -130,7 +136,7 @@ class ValuesDocument(MessageDocument):
                 raise self.error(form, match.start())
             if match[0] in ("{", "}"):
                 keys = [*keys, ""] if match[0] == "{" else keys[:-1]
-            elif form == "json" and value is None:
+            elif form == "json" and match["key"] is not None:
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
                 message = self._read(value, match.start("value"))
@@ -144,7 +150,7 @@ class ValuesDocument(MessageDocument):
 
     def escape(self, text: str, place: Place) -> str:
         raw, is_java = self.text[place.start : place.end], self._form == "properties"
-        in_ascii = self.text.isascii() and (is_java or "\\u" in self.text)
+        in_ascii = self.sample.isascii() and (is_java or "\\u" in self.sample)
         if self._doubles_apostrophes and MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
         bare, escapes = {*_SIGN.sub("", raw)}, {'"': '"' if is_java else '\\"'}
@@ -177,6 +183,22 @@ class ValuesDocument(MessageDocument):
             raise self.error(self._form, start) from None
         is_doubled = self._doubles_apostrophes and MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_doubled else text
+
+    def read_entries(self) -> Entries:
+        if self._form == "json":
+            return read_json_entries(self.text, _VALUES["json"])
+        entries, start = Entries(), 0
+        for match in _VALUES[self._form].finditer(self.text):
+            if match["key"] is not None:
+                key, value = self._read(match["key"], match.start("key")), match["value"]
+                is_empty = value is not None and not value.strip('" ')
+                pair = match.span("pair")
+                entries[(key,)] = Entry(start, pair[1], pair, is_empty)
+                start = match.end()
+            elif not entries and match[0].count("\n") > 1:
+                start = match.start()  # after the comment about the file
+        end = start if entries else len(self.text.rstrip())
+        return group_entries(entries, self.text, end)
 
 
 class FluentDocument(MessageDocument):
@@ -218,7 +240,25 @@ class FluentDocument(MessageDocument):
                 place = Place(first.span.start, last.span.end)
                 document._add_block(builder, place)
 
-        Patterns().visit(FluentParser().parse(self.text))
+        self._resource: Any = FluentParser().parse(self.text)
+        Patterns().visit(self._resource)
+
+    def read_entries(self) -> Entries:
+        entries, end = Entries(), 0
+        for part in self._resource.body:
+            start, end = end, part.span.end
+            if not hasattr(part, "attributes"):  # a comment
+                continue
+            key = self.text[max(0, part.id.span.start - 1) : part.id.span.end].strip()
+            entry = entries[(key,)] = Entry(start, end, (start, end), False)
+            entry.content = self.text.index("=", part.id.span.end) + 1
+            if part.value is not None:
+                entry.content = part.value.span.end
+            last = entry.content
+            for attribute in part.attributes:
+                start, last = last, attribute.span.end
+                entries[key, attribute.id.name] = Entry(start, last, (start, last), False)
+        return group_entries(entries, self.text, end)
 
 
 class ResxDocument(MarkupDocument):
@@ -235,3 +275,9 @@ class ResxDocument(MarkupDocument):
         for index, token in enumerate(self.tokens):
             if token.kind == "open" and token.element in values:
                 self.add_run(index + 1, self.end(token), keeps_space=True)
+
+    def read_entries(self) -> Entries:
+        texts = {*self.tokens[self.root].element.xpath(RESX_TEXTS)}
+        return self.read_children(
+            lambda element: element.get("name") if element in texts else None, "value"
+        )

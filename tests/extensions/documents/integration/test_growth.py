@@ -24,6 +24,7 @@ import regex
 
 import vanilla_transformer
 from tests.document_translation import block_translator, copy, shout
+from tests.extensions.documents.unit.test_filled_document import EMPTY
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
@@ -155,7 +156,7 @@ FRAMES: dict[str, list[Frame]] = {
     "resx": [
         Frame('<root><data name="a" xml:space="preserve"><value>A¤b</value></data></root>', write)
         for write in (as_it_is, escape)
-    ],
+    ] + [Frame("<root>¤</root>")],
     "wrapped": [*map(Frame, ("¤", "A¤b", "A long line of words that is full\n¤b", "> ¤"))],
     "docx": [
         Frame(WORD.replace("¤", "<w:p><w:r><w:t>A¤b</w:t></w:r></w:p>"), escape, "word/document.xml"),
@@ -184,10 +185,11 @@ OWN_PIECES = {
     "srt": ["{n}\n" + CUE + "a\n\n", "{n}\n" + CUE + "A a.\n\n", "- a\n- b\n", "<i>a</i> "],
     "vtt": ["{n}\n" + CUE + "a\n\n"],
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
-    "json": [',\n"a{n}": "b"', "[", '{"a":'],
+    "json": [',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
     "strings": ['"a{n}" = "b";\n'],
     "properties": ["a{n}=b\n"],
     "fluent": ["a{n} = b\n", "\n    *[a] b"],
+    "resx": ['<data name="a{n}"><value>b</value></data>\n'],
     "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> "],
     "xml": ["<p>a <b>b</b></p>\n", "<p>", "<p/>\n"],
     "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> "],
@@ -196,7 +198,7 @@ OWN_PIECES = {
 
 # Where these pieces stand, if not in the first place of the format.
 OWN_PLACES = {"docx": 1, "pptx": 1, "odf": 1, "srt": 1, "vtt": 2}
-OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1}
+OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1, "resx": 2}
 # Pieces on which the work grew with the square of the text, or its cube, before it was mended.
 ONCE_SLOW = {
     ("srt", 4): ["\n"],
@@ -244,13 +246,18 @@ def build_document(frame: Frame, piece: str, size: int) -> bytes:
 
 
 def translate(format: str, content: bytes) -> None:
-    """Translate a document twice: into itself and into capitals."""
+    """Translate a document twice, into itself and into capitals, and fill one with messages."""
     text, encoding = decode_document(content, "a document", format)
     for model in (copy, shout):
         document = parse_document(text, format, Direction("en", "de"))
         translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
+    if format in EMPTY:
+        for source, existing in ((text, EMPTY[format]), (EMPTY[format], text), (text, text)):
+            with suppress(UserError):
+                document = parse_document(source, format, existing=existing)
+                document.render(document.blocks)
 
 
 MOST = 6  # times the time at a size that the work may take at four times the size

@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
-from tests.document_translation import by_word, copy, copy_kept, translate_document
+from tests.document_translation import by_texts, by_word, copy, copy_kept, translate_document
+from tests.extensions.documents.unit.test_filled_document import EMPTY
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.extensions import documents
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.xml_tree import parse_xml
 
@@ -150,6 +152,13 @@ def translate(text, form, model):
     return translate_document(text, form, model, split_simply, direction=Direction(None, "de"))
 
 
+def fill(source, existing, form, model):
+    """Return an existing translation with what it lacks."""
+    model = by_texts(model)
+    direction = Direction(None, "de")
+    return documents.translate_document(source, form, model, split_simply, direction, existing)
+
+
 def check_letters(source, translated):
     """Check that nothing but the case of letters differs, and that a document without text is the same."""
     assert translated.casefold() == source.casefold()
@@ -173,6 +182,10 @@ def test_messages_change_in_letters_only(name):
         for line in file.splitlines():
             if re.search(r"note|No<|@@|-brand", line) and "locale" not in line:
                 assert line in capitals
+        for existing in (expected, capitals):
+            assert fill(file, existing, form, CAPITALS) == existing
+        if name != "xml":
+            assert fill(file, EMPTY[form], form, CAPITALS).strip() == capitals.strip()
 
     changes_letters()
 

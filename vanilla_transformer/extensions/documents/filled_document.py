@@ -39,7 +39,7 @@ class FilledDocument(Document):
 
     def __init__(self, source: SourceDocument, existing: SourceDocument, text: str):
         self._source, self._existing, self._text = source, existing, text
-        source.sample = existing.text
+        source.sample = existing.text.strip() or source.text
         sources, translations = source.read_entries(), existing.read_entries()
         # Where entries end, and where the next one of a group begins
         ends, following = dict[Path, int](), dict[Path, int]()

@@ -74,7 +74,7 @@ def test_an_empty_translation_becomes_that_of_the_whole_source(form):
     blocks = BlockTranslator(by_texts(shout), split_simply)(document.blocks)
     whole = document.render(blocks)
     filled, _ = fill(source, EMPTY[form], form)
-    assert filled == whole.rstrip("\n") or filled == whole
+    assert filled.rstrip("\n") == whole.rstrip("\n")
 
 
 def test_only_missing_messages_are_translated():

@@ -15,10 +15,10 @@ class Entry:
     A message, or a group of messages, in a text.
 
     Attributes:
-        start: Where the white space and the comments before it begin.
-        end: Where it ends, with its attributes or with all that is in the group.
-        value: What is replaced to give it another text.
-        content: Where another message or attribute can be written after the last one in it.
+        start: The place before the white space and the comments that precede it.
+        end: The place after it, its attributes and all messages of the group.
+        value: The range that is replaced to give it another text.
+        content: The place after the last message of a group, or before the first attribute.
         is_empty: It has no text.
         is_group: It has messages, and is none.
     """

@@ -243,7 +243,7 @@ class SourceDocument(Document):
         raise UserError("Its root must be <resources>, as of Android. Leave it out.")
 
     def declare(self, text: str, source: "SourceDocument") -> list[Edit]:
-        """Return the edits that declare what a part of another document needs here."""
+        """Return the edits that declare the namespaces of text of another document."""
         return []
 
     def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:

@@ -36,7 +36,7 @@ CASES = [
     ("json", NESTED, '{"a": "eins", "b": ¤{ }⇒{\n    "x": "TWO",\n    "y": ["THREE", 4]\n  }¤, "n": 0}'),
     ("json", ARB, '{\n  "@@locale": "de"¤,\n  "a": "ONE"¤¤,\n  "b": "TWO"¤\n}'),
     ("json", ARB, '\ufeff{"a": "eins", "@a": {}¤,\n  "b": "TWO"¤}'),
-    ("strings", STRINGS, '¤/* a */\r\n"a" = "ONE";\r\n¤"b" = "zwei"; // ende¤\r\n"c" = "THREE";¤\r\n"c_few" = "";'),
+    ("strings", STRINGS, '¤/* a */\r\n"a" = "ONE";\r\n¤"b" = "zwei"; // fertig¤\r\n"c" = "THREE";¤\r\n"c_few" = "";'),
     ("properties", JAVA, "# Kopf¤\n\n# a\na=ONE¤\n\n¤b:⇒b = TWO¤\nc=es ist {0}"),
     ("properties", JAVA, "a=eins¤\nb = TWO¤\n¤c⇒c=IT'S {0}¤\n"),
     ("fluent", FLUENT, "key = Eins¤\n    .title = TWO¤\n    .old = Alt¤\n-brand-x = Fire¤\nlast =\n    .a = drei\n"),

@@ -90,6 +90,13 @@ FORMATS = {
             store=("ts2", "tsfile"),
         ),
         Format(
+            "xcstrings",
+            (".xcstrings",),
+            "xcstrings_format:StringCatalogDocument",
+            names_languages=True,
+            is_bilingual=True,
+        ),
+        Format(
             "json",
             (".json", ".arb"),
             _VALUES,

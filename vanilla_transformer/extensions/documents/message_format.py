@@ -28,7 +28,7 @@ from .xml_format import MarkupDocument
 # Looked for once in a run of spaces.
 LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
-_VALUES = {  # each value, with its quotation marks, after its key
+VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(
         rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}\[\],]|[^\s{{}}\[\],\"]++", re.DOTALL
     ),
@@ -65,6 +65,15 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
         end = match.end()
     builder.add_text(text[end:])
     return builder
+
+
+def load_json(text: str) -> Any:
+    """Return the value of JSON, in which integers are texts."""
+    try:
+        # int() takes no more than 4,300 digits.
+        return json.loads(text, parse_int=str)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The text must be JSON: {error}.") from None
 
 
 class MessageDocument(SourceDocument):
@@ -118,19 +127,15 @@ class ValuesDocument(MessageDocument):
         super().__init__(text)
         self._form, keys = form, [""]
         self.separator = "," if form == "json" else ""
-        matches = _VALUES[form].finditer(self.text) if form == "properties" else ()
+        matches = VALUES[form].finditer(self.text) if form == "properties" else ()
         values = [match["value"] or "" for match in matches]
         formats = "".join(filter(MESSAGE_FORMAT.search, values))
         # As Java reads them, unless all of the file has single ones
         has_doubled = "''" in formats or "'" not in formats
         self._doubles_apostrophes = form == "properties" and has_doubled
         if form == "json":
-            try:
-                # int() takes no more than 4,300 digits.
-                json.loads(self.text, parse_int=str)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"The text must be JSON: {error}.") from None
-        for match in _VALUES[form].finditer(self.text):
+            load_json(self.text)
+        for match in VALUES[form].finditer(self.text):
             value = match["value"]
             if match.lastgroup == "mistake":
                 raise self.error(form, match.start())
@@ -186,9 +191,9 @@ class ValuesDocument(MessageDocument):
 
     def read_entries(self) -> Entries:
         if self._form == "json":
-            return read_json_entries(self.text, _VALUES["json"])
+            return read_json_entries(self.text, VALUES["json"])
         entries, start = Entries(), 0
-        for match in _VALUES[self._form].finditer(self.text):
+        for match in VALUES[self._form].finditer(self.text):
             if match["key"] is not None:
                 key, value = self._read(match["key"], match.start("key")), match["value"]
                 is_empty = value is not None and not value.strip('" ')

@@ -37,9 +37,11 @@ def group_entries(entries: Entries, text: str, end: int) -> Entries:
     return {(): root} | entries
 
 
-def read_json_entries(text: str, tokens: re.Pattern[str]) -> Entries:
-    """Return the values of JSON by their keys, but those in lists and in keys that begin with `@`,
-    which belong to the one before.
+def read_json_entries(
+    text: str, tokens: re.Pattern[str], hidden: str | tuple[str, ...] = "@"
+) -> Entries:
+    """Return the values of JSON by their keys, but those in lists and in keys with a hidden
+    beginning, which belong to the one before.
 
     Args:
         tokens: Finds values, keys and signs.
@@ -53,7 +55,7 @@ def read_json_entries(text: str, tokens: re.Pattern[str]) -> Entries:
         sign = match[0]
         if match["key"] is not None:
             around, key = opened[-1][0], json.loads(match["key"])
-            path = None if around is None or key.startswith("@") else (*around, key)
+            path = None if around is None or key.startswith(hidden) else (*around, key)
             start = last
         elif sign in ("}", "]"):
             path, entry = opened.pop()

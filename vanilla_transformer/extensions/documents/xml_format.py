@@ -47,7 +47,7 @@ XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _BREAKS = {"lb", "line-break", "linebreak", "tab"}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
-_PREFIX = re.compile(r"[\w.-]++(?=:)")
+_PREFIX = re.compile(r"(?<![\w.-])[\w.-]++(?=:)")
 _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource

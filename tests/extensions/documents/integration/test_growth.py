@@ -100,6 +100,7 @@ XLIFF += '<trans-unit id="1"><source>A¤b</source></trans-unit></body></file></x
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 TS = '<TS version="2.1" language="de"><context><name>x</name><message><source>A¤b</source>'
 TS += '<translation type="unfinished"></translation></message></context></TS>'
+CATALOG = '{"sourceLanguage": "en", "strings": {}}'
 WORD = f'<w:document xmlns:w="{W}"><w:body>¤</w:body></w:document>'
 SLIDE = f'<p:sld xmlns:p="{P}" xmlns:a="{A}">¤</p:sld>'
 CONTENT = (
@@ -144,6 +145,10 @@ FRAMES: dict[str, list[Frame]] = {
         *map(Frame, (PO + '¤\nmsgid "A"\nmsgstr ""\n', PO + "# ¤\n", PO + "msgid ¤\n", "¤")),
     ],
     "ts": [Frame(TS), Frame(TS, escape)],
+    "xcstrings": [
+        Frame(CATALOG.replace("{}", '{"A¤b": {}}'), in_quotes),
+        *map(Frame, ("¤", CATALOG.replace("{}", '{"a": {}¤}'))),
+    ],
     "json": [
         Frame('{"a": "A¤b"}', in_quotes),
         Frame('{"¤": "A"}', in_quotes),
@@ -185,6 +190,7 @@ OWN_PIECES = {
     "srt": ["{n}\n" + CUE + "a\n\n", "{n}\n" + CUE + "A a.\n\n", "- a\n- b\n", "<i>a</i> "],
     "vtt": ["{n}\n" + CUE + "a\n\n"],
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
+    "xcstrings": [',\n"a{n}": {}', ',\n"a{n}": {"localizations": {"en": {}}}'],
     "json": [',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
     "strings": ['"a{n}" = "b";\n'],
     "properties": ["a{n}=b\n"],
@@ -198,7 +204,7 @@ OWN_PIECES = {
 
 # Where these pieces stand, if not in the first place of the format.
 OWN_PLACES = {"docx": 1, "pptx": 1, "odf": 1, "srt": 1, "vtt": 2}
-OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1, "resx": 2}
+OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1, "resx": 2, "xcstrings": 2}
 # Pieces on which the work grew with the square of the text, or its cube, before it was mended.
 ONCE_SLOW = {
     ("srt", 4): ["\n"],

@@ -105,6 +105,7 @@ FORMATS = {
             corpus="two files",
             store=("jsonl10n", "JsonNestedFile"),
         ),
+        Format("yaml", (".yml", ".yaml"), "yaml_format:YamlDocument", names_languages=True),
         Format(
             "strings",
             (".strings",),

@@ -155,6 +155,10 @@ FRAMES: dict[str, list[Frame]] = {
         Frame('{"a": "{n, plural, other{A¤b}}"}', in_quotes),
         *map(Frame, ("¤", '{"a": "A"¤}')),
     ],
+    "yaml": [
+        Frame('a: "A¤b"', in_quotes),
+        *map(Frame, ("¤", "a: A¤b", "a: |\n  A¤b", "a: >\n\n  A\n  ¤", "a: 'A¤b'", "a: [A¤b]")),
+    ],
     "strings": [Frame('"a" = "A¤b";', in_quotes), *map(Frame, ("¤", '/* ¤ */ "a" = "A";', '"a" ¤= "A";'))],
     "properties": [Frame("a=A¤b", in_quotes), *map(Frame, ("¤", "a=A¤b", "a¤=A", "# ¤", "a=\\\n¤b"))],
     "fluent": [*map(Frame, ("¤", "a = A¤b", "a = A\n    ¤b", "a = { ¤", "a = {$n ->\n    *[other] A¤b\n}\n"))],
@@ -192,6 +196,7 @@ OWN_PIECES = {
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
     "xcstrings": [',\n"a{n}": {}', ',\n"a{n}": {"localizations": {"en": {}}}'],
     "json": [',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
+    "yaml": ["a{n}: b\n", "- a\n", "  a\n", "a{n}: |\n  b\n\n", "a:\n- "],
     "strings": ['"a{n}" = "b";\n'],
     "properties": ["a{n}=b\n"],
     "fluent": ["a{n} = b\n", "\n    *[a] b"],
@@ -204,7 +209,15 @@ OWN_PIECES = {
 
 # Where these pieces stand, if not in the first place of the format.
 OWN_PLACES = {"docx": 1, "pptx": 1, "odf": 1, "srt": 1, "vtt": 2}
-OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1, "resx": 2, "xcstrings": 2}
+OWN_PLACES |= {
+    "po": 1,
+    "json": 4,
+    "strings": 1,
+    "properties": 1,
+    "resx": 2,
+    "xcstrings": 2,
+    "yaml": 1,
+}
 # Pieces on which the work grew with the square of the text, or its cube, before it was mended.
 ONCE_SLOW = {
     ("srt", 4): ["\n"],

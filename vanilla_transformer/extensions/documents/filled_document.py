@@ -113,8 +113,9 @@ class FilledDocument(Document):
         separator = self._source.separator
         if separator:
             text = text.removeprefix(separator)
-            is_first = self._existing.text[position - 1] == "{"
-            return text + separator if is_first else separator + text
+            if self._existing.text[position - 1] == "{":
+                return text + separator
+            return separator + text
         if not position:
             return text.strip() + "\n"
         return text if text[0].isspace() else f"\n{text}"

@@ -70,5 +70,6 @@ def read_json_entries(
             if sign in ("{", "["):
                 opened.append((path if entry.is_group else None, entry))
                 path = None
-        last = last if sign == "," else match.end()
+        if sign != ",":
+            last = match.end()
     return entries

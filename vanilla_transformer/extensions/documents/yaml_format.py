@@ -57,13 +57,16 @@ class YamlDocument(MessageDocument):
                 written = name if yaml.safe_load(name) == name else f'"{name}"'
                 self.replaced.append((key.start_mark.index, key.end_mark.index, written))
         for node, is_in_flow in _walk(root):
-            place = Place(node.start_mark.index, node.end_mark.index)
-            self._styles[place.start] = node.style, is_in_flow
+            position = Place(node.start_mark.index, node.end_mark.index)
+            self._styles[position.start] = node.style, is_in_flow
             if not has_invalid_unicode(node.value):
-                self._add_block(add_lines(SpanBuilder(keeps_space=True), node.value), place)
+                self._add_block(add_lines(SpanBuilder(keeps_space=True), node.value), position)
 
-    def escape(self, text: str, place: Place) -> str:
-        (style, is_in_flow), raw = self._styles[place.start], self.text[place.start : place.end]
+    def escape(self, text: str, position: Place) -> str:
+        (style, is_in_flow), raw = (
+            self._styles[position.start],
+            self.text[position.start : position.end],
+        )
         plain, end = text, ""
         if style == "'":
             plain = f"'{text.replace(style, style + style)}'"
@@ -76,8 +79,9 @@ class YamlDocument(MessageDocument):
                 body = re.sub("\n++", r"\g<0>\n", body)
             plain = f"{header}\n{_LINE.sub(margin, body)}"
         quoted = json.dumps(text, ensure_ascii=False)
-        forms = [quoted] if style == '"' else [plain, quoted]
-        for form in forms:
+        if style == '"':
+            plain = quoted
+        for form in (plain, quoted):
             with suppress(yaml.YAMLError, ValueError, RecursionError):
                 is_text = yaml.safe_load(f"a: {form}{end}") == {"a": text}
                 if is_text and (not is_in_flow or yaml.safe_load(f"[{form}]") == [text]):

@@ -23,8 +23,7 @@ import pytest
 import regex
 
 import vanilla_transformer
-from tests.document_translation import block_translator, copy, shout
-from tests.extensions.documents.unit.test_filled_document import EMPTY
+from tests.document_translation import NO_MESSAGES, block_translator, copy, shout
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
@@ -272,8 +271,12 @@ def translate(format: str, content: bytes) -> None:
         translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
-    if format in EMPTY:
-        for source, existing in ((text, EMPTY[format]), (EMPTY[format], text), (text, text)):
+    if format in NO_MESSAGES:
+        for source, existing in (
+            (text, NO_MESSAGES[format]),
+            (NO_MESSAGES[format], text),
+            (text, text),
+        ):
             with suppress(UserError):
                 document = parse_document(source, format, existing=existing)
                 document.render(document.blocks)

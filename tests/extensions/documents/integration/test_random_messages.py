@@ -9,8 +9,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
-from tests.document_translation import by_texts, by_word, copy, copy_kept, translate_document
-from tests.extensions.documents.unit.test_filled_document import EMPTY
+from tests.document_translation import (
+    NO_MESSAGES,
+    by_texts,
+    by_word,
+    copy,
+    copy_kept,
+    translate_document,
+)
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions import documents
@@ -195,7 +201,7 @@ def test_messages_change_in_letters_only(name):
         if name not in ("xml", "yaml"):
             for existing in (expected, capitals):
                 assert fill(file, existing, form, CAPITALS) == existing
-            filled = fill(file, EMPTY[form], form, CAPITALS).strip()
+            filled = fill(file, NO_MESSAGES[form], form, CAPITALS).strip()
             assert capitals.strip().endswith(filled) and filled.endswith(capitals.strip()[-9:])
 
     changes_letters()

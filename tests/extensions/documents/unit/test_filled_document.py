@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.document_translation import by_texts, shout
-from tests.extensions.documents.unit.test_message_format import invent
+from tests.document_translation import NO_MESSAGES, by_texts, invent, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import BlockTranslator, parse_document
@@ -47,8 +46,6 @@ CASES = [
      '<plurals name="a"><item quantity="other">zwei</item></plurals>¤\n    '
      '<string name="h" t:x="y"><![CDATA[<b>THREE</b>]]></string>¤\n  <string name="old"/></resources>'),
 ]  # fmt: skip
-EMPTY = {"json": "{}", "strings": "", "properties": "\n", "fluent": "", "resx": "<root />"}
-EMPTY["xml"] = "<resources>\n</resources>"
 
 
 @pytest.mark.parametrize(("form", "source", "marked"), CASES)
@@ -67,13 +64,13 @@ def test_missing_messages_are_written_where_the_source_has_them(form, source, ma
     assert summary.startswith("No message is missing, so the file stays as it is.")
 
 
-@pytest.mark.parametrize("form", EMPTY)
+@pytest.mark.parametrize("form", NO_MESSAGES)
 def test_an_empty_translation_becomes_that_of_the_whole_source(form):
     source = {row[0]: row[1] for row in CASES}[form]
     document = parse_document(source, form)
     blocks = BlockTranslator(by_texts(shout), split_simply)(document.blocks)
     whole = document.render(blocks)
-    filled, _ = fill(source, EMPTY[form], form)
+    filled, _ = fill(source, NO_MESSAGES[form], form)
     assert filled.rstrip("\n") == whole.rstrip("\n")
 
 

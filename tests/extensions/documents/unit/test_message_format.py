@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.document_translation import block_translator, shout, translate_document
+from tests.document_translation import block_translator, invent, shout, translate_document
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document
@@ -99,11 +99,6 @@ def test_letters_are_escaped_where_the_source_escapes_them():
         ("properties", "ä=b", "ä=Ä"),
     ):
         assert translate_document(text, form, model, AbbreviationSplitter()) == expected
-
-
-def invent(texts):
-    """Return each text in upper case with half a placeholder, as a small model writes it."""
-    return [(f"% {text.upper()}", None) for text in texts]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.document_translation import by_texts, copy, shout
-from tests.extensions.documents.unit.test_message_format import invent
+from tests.document_translation import by_texts, copy, invent, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import BlockTranslator, parse_document

@@ -14,6 +14,9 @@ from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.extensions import documents
 from vanilla_transformer.text.protection import find_protected
 
+# Translations without messages, by their formats
+NO_MESSAGES = {"json": "{}", "strings": "", "properties": "\n", "fluent": ""}
+NO_MESSAGES |= {"resx": "<root />", "xml": "<resources>\n</resources>"}
 _WORD, _UNIT = re.compile(r"\S+"), re.compile(r"\w+|[^\w\s]")
 
 
@@ -35,6 +38,11 @@ def shout(texts):
 def copy(texts):
     """Return each text as it is, without an alignment."""
     return [(text, None) for text in texts]
+
+
+def invent(texts):
+    """Return each text in upper case with half a placeholder, as a small model writes it."""
+    return [(f"% {text.upper()}", None) for text in texts]
 
 
 def reverse(texts):

@@ -189,9 +189,16 @@ def prepare_distill(monkeypatch):
     monkeypatch.setattr(CHECK_DIRECTION, lambda *_: None)
 
 
+def write_messages():
+    """Write messages with a translation that lacks one."""
+    Path("en.json").write_text('{"a": "A dog.", "b": "Dogs."}\n')
+    Path("de.json").write_text('{"b": "Hunde."}\n')
+
+
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
+    write_messages()
     command = ["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]
     assert main(command) == 0
     Path("project.sdlxliff").write_text(SDLXLIFF)
@@ -216,6 +223,7 @@ def prepare_localize(monkeypatch):
         messages.append(f'msgid "{source} %s"\nmsgstr "{target} %s"\n')
     Path("de.po").write_text(PO_HEADER + "\n".join(messages))
     Path("new.po").write_text(PO_HEADER + NEW_STRINGS)
+    write_messages()
     Path("strings.yaml").write_text(blocks(page, "yaml")[0])
     Path("terms.tsv").write_text("door\tTür\n")
     run_command(blocks(page, "bash")[0].strip(), monkeypatch)
@@ -489,11 +497,11 @@ PAGES: dict[str, Page] = {
     "decoder_only_and_encoder_only": (0, None, prints("Where is the ")),
     "decoding": (0, None, None),
     "distill": (5, prepare_distill, check_distill),
-    "documents": (2, prepare_documents, check_documents),
+    "documents": (3, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
-    "localize_software": (9, prepare_localize, check_localize),
+    "localize_software": (10, prepare_localize, check_localize),
     "long_sequences": (0, None, has_memory),
     "many_languages": (3, prepare_languages, prints("fr-de")),
     "new_language": (8, prepare_new_language, check_new_language),

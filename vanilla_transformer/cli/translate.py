@@ -1,5 +1,6 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -64,22 +65,26 @@ def _translate_document(
         BlockTranslator,
         TargetLanguageError,
         parse_document,
+        read_document,
     )
     from vanilla_transformer.text.languages import find_direction
 
-    text, encoding = source
+    (text, encoding), existing = source, None
+    if options.existing is not None:
+        existing, encoding = read_document(options.existing, options.format)
     name = str(options.input)
     if options.input in (None, "-"):
         name = "Standard input"
     with suppress(TargetLanguageError), _reading(name):  # the model may know the language
-        parse_document(text, options.format)  # names mistakes before a model is loaded
+        # Names mistakes before a model is loaded.
+        parse_document(text, options.format, existing=existing)
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         codes = (options.source_language, options.target_language)
         direction = find_direction(pipeline.tokenizer, *codes)
         with _reading(name):
-            document: Any = parse_document(text, options.format, direction)
+            document: Any = parse_document(text, options.format, direction, existing)
         translate = partial(
             pipeline.translate_sentences,
             protect=options.protect,
@@ -158,6 +163,12 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
     output: Output | None = Field(
         None, description="Write to this file, once it is complete, instead of standard output."
+    )
+    existing: str | None = Field(
+        None,
+        description="Translation of an earlier version of the --input, in a format of messages "
+        "with keys. It is written with what it lacks translated, and stays as it is elsewhere; it "
+        "may be the --output itself.",
     )
     resume: bool = Field(False, description="Continue an interrupted `--output`.")
     as_json: bool = Field(
@@ -242,6 +253,15 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
+        if self.existing is not None:
+            actual = DOCUMENT_ENDINGS.get(Path(self.existing).suffix.lower(), format)
+            if format == "text" or actual != format:
+                raise UserError(
+                    "--existing must be a translation of the --input in its format, such as JSON, "
+                    f"got {self.existing} for an --input in the format {format}."
+                )
+            if os.path.realpath(self.existing) == os.path.realpath(self.output or ""):
+                self.overwrite = True  # by all that it has
         is_search = format == "text" and not (self.samples or self.fail_on_warnings)
         if self.engine == "ray" and (self.input is None or not is_search):
             raise UserError(

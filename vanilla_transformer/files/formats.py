@@ -90,6 +90,13 @@ FORMATS = {
             store=("ts2", "tsfile"),
         ),
         Format(
+            "xcstrings",
+            (".xcstrings",),
+            "xcstrings_format:StringCatalogDocument",
+            names_languages=True,
+            is_bilingual=True,
+        ),
+        Format(
             "json",
             (".json", ".arb"),
             _VALUES,
@@ -98,6 +105,7 @@ FORMATS = {
             corpus="two files",
             store=("jsonl10n", "JsonNestedFile"),
         ),
+        Format("yaml", (".yml", ".yaml"), "yaml_format:YamlDocument", names_languages=True),
         Format(
             "strings",
             (".strings",),

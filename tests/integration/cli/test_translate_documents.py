@@ -307,3 +307,47 @@ def test_translate_writes_a_zip(folder, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1 and zipfile.is_zipfile(output)
     assert main([*flags, "--output", str(tmp_path / "b.docx")]) == 2
     assert "the name" in capsys.readouterr().err
+
+
+def test_translate_fills_an_existing_translation(folder, tmp_path, capsys):
+    source, existing = tmp_path / "en.json", tmp_path / "de.json"
+    source.write_text('{\n  "a": "A man.",\n  "b": "Two dogs."\n}\n')
+    text = '\ufeff{\r\n  "b":"Zwei Hunde.",\n "c": ""}'
+    existing.write_bytes(text.encode("utf-16-le"))
+    flags = ["translate", str(folder), "--input", str(source), "--max_new_tokens", "5"]
+    flags += ["--existing", str(existing), "--output"]
+    assert main([*flags, str(existing)]) == 0
+    message = "Translated 1 of 1 missing messages. 0 messages that break your build; 0 stayed open."
+    assert f"{message} Kept, but not in the source: 1 (c).\n" in capsys.readouterr().err
+    filled = existing.read_bytes()
+    before, _, rest = filled.decode("utf-16-le").partition('\r\n  "a": "')
+    assert before + rest.partition('",')[2] == text and "A man" not in rest
+    other = tmp_path / "new" / "de.json"
+    assert main([*flags, str(other)]) == 0
+    assert other.read_bytes() == existing.read_bytes() == filled
+    assert main([*flags, str(other)]) == 2
+    assert "must be a new file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "existing", "words"),
+    [
+        ("en.json", "de.po", "in its format, such as JSON, got de.po for an --input in the format"),
+        ("en.txt", "de.txt", "got de.txt for an --input in the format text."),
+        ("en.po", "de.po", "a file with both languages gets what it lacks without it"),
+        ("en.docx", "de.docx", "got docx. Leave it out"),
+        ("en.json", "de.json", "The existing translation cannot be filled. The text must be JSON"),
+        ("en.json", "none.json", "none.json"),
+    ],
+)
+def test_translate_refuses_to_fill_other_files(
+    source, existing, words, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in (source, existing):
+        if not name.startswith("none"):
+            (tmp_path / name).write_text('{"a": "b"' + "}" * name.startswith("en"))
+    flags = ["--input", source, "--existing", existing, "--output", existing]
+    assert main(["translate", "no/model", *flags]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1

@@ -22,6 +22,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_lan
 from vanilla_transformer.text.protection import SIGN
 
 from .line_breaks import ITEM, find_space
+from .message_keys import Entries, Entry, group_entries, read_json_entries
 from .source_text import Place, SourceDocument
 from .wrapped_text import WrappedText
 from .xml_format import MarkupDocument
@@ -29,16 +30,19 @@ from .xml_format import MarkupDocument
 # Looked for once in a run of spaces, and before an item of a list
 LINE_BREAK = rf"(?<!\s)(?:\A\s++{ITEM}?|\A{ITEM}|[^\S\n]*+\n\s*+{ITEM}?|\s++\Z)"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
-_VALUES = {  # each value, with its quotation marks, after its key
-    "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
+VALUES = {  # each value, with its quotation marks, after its key
+    "json": re.compile(
+        rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}\[\],]|[^\s{{}}\[\],\"]++", re.DOTALL
+    ),
     "strings": re.compile(
-        rf"\s+|/\*.*?\*/|//[^\n]*|(?:{_STRING}|[\w.$/-]+)\s*(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;"
-        r"|(?P<mistake>.)",
+        rf"\s+|/\*.*?\*/|//[^\n]*|(?P<pair>(?P<key>{_STRING}|[\w.$/-]+)\s*"
+        rf"(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;)"
+        r"(?:[ \t]*+(?://[^\n]*+|/\*[^\n]*?\*/)(?=\n|\Z))?|(?P<mistake>.)",
         re.DOTALL,
     ),
     "properties": re.compile(
-        r"^[ \t\f]*+(?:[#!].*+|(?:\\.|[^\\\s:=])++(?:[ \t\f]*+[:=][ \t\f]*+|[ \t\f]++)"
-        r"(?P<value>(?:\\(?s:.)|[^\\\n])*+))$",
+        r"\n[ \t\f]*+\n|^[ \t\f]*+(?:[#!].*+|(?P<pair>(?P<key>(?:\\.|[^\\\s:=])++)"
+        r"(?:[ \t\f]*+[:=][ \t\f]*+|[ \t\f]++|$)(?P<value>(?:\\(?s:.)|[^\\\n])*+)))$",
         re.MULTILINE,
     ),
 }
@@ -67,6 +71,15 @@ def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanB
             builder.add_mark(match[0], breaks=bool(match["hidden"]) or match[0][-1].isspace())
     builder.add_text(text[end:])
     return builder
+
+
+def load_json(text: str) -> Any:
+    """Return the value of JSON, in which integers are texts."""
+    try:
+        # int() takes no more than 4,300 digits.
+        return json.loads(text, parse_int=str)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The text must be JSON: {error}.") from None
 
 
 class MessageDocument(SourceDocument):
@@ -119,24 +132,22 @@ class ValuesDocument(MessageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "json"):
         super().__init__(text)
         self._form, keys = form, [""]
-        values = _VALUES[form].findall(self.text) if form == "properties" else []
+        self.separator = "," if form == "json" else ""
+        matches = VALUES[form].finditer(self.text) if form == "properties" else ()
+        values = [match["value"] or "" for match in matches]
         formats = "".join(filter(MESSAGE_FORMAT.search, values))
         # As Java reads them, unless all of the file has single ones
         has_doubled = "''" in formats or "'" not in formats
         self._doubles_apostrophes = form == "properties" and has_doubled
         if form == "json":
-            try:
-                # int() takes no more than 4,300 digits.
-                json.loads(self.text, parse_int=str)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"The text must be JSON: {error}.") from None
-        for match in _VALUES[form].finditer(self.text):
+            load_json(self.text)
+        for match in VALUES[form].finditer(self.text):
             value = match["value"]
             if match.lastgroup == "mistake":
                 raise self.error(form, match.start())
             if match[0] in ("{", "}"):
                 keys = [*keys, ""] if match[0] == "{" else keys[:-1]
-            elif form == "json" and value is None:
+            elif form == "json" and match["key"] is not None:
                 keys[-1] = json.loads(match["key"])
             elif value is not None and not any(key.startswith("@") for key in keys):
                 message = self._read(value, match.start("value"))
@@ -150,7 +161,7 @@ class ValuesDocument(MessageDocument):
 
     def escape(self, text: str, place: Place) -> str:
         raw, is_java = self.text[place.start : place.end], self._form == "properties"
-        in_ascii = self.text.isascii() and (is_java or "\\u" in self.text)
+        in_ascii = self.sample.isascii() and (is_java or "\\u" in self.sample)
         if self._doubles_apostrophes and MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")
         bare, escapes = {*_SIGN.sub("", raw)}, {'"': '"' if is_java else '\\"'}
@@ -183,6 +194,22 @@ class ValuesDocument(MessageDocument):
             raise self.error(self._form, start) from None
         is_doubled = self._doubles_apostrophes and MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_doubled else text
+
+    def read_entries(self) -> Entries:
+        if self._form == "json":
+            return read_json_entries(self.text, VALUES["json"])
+        entries, start = Entries(), 0
+        for match in VALUES[self._form].finditer(self.text):
+            if match["key"] is not None:
+                key, value = self._read(match["key"], match.start("key")), match["value"]
+                is_empty = value is not None and not value.strip('" ')
+                pair = match.span("pair")
+                entries[(key,)] = Entry(start, pair[1], pair, is_empty)
+                start = match.end()
+            elif not entries and match[0].count("\n") > 1:
+                start = match.start()  # after the comment about the file
+        end = start if entries else len(self.text.rstrip())
+        return group_entries(entries, self.text, end)
 
 
 class FluentDocument(MessageDocument):
@@ -224,7 +251,25 @@ class FluentDocument(MessageDocument):
                 place = Place(first.span.start, last.span.end)
                 document._add_block(builder, place)
 
-        Patterns().visit(FluentParser().parse(self.text))
+        self._resource: Any = FluentParser().parse(self.text)
+        Patterns().visit(self._resource)
+
+    def read_entries(self) -> Entries:
+        entries, end = Entries(), 0
+        for part in self._resource.body:
+            start, end = end, part.span.end
+            if not hasattr(part, "attributes"):  # a comment
+                continue
+            key = self.text[max(0, part.id.span.start - 1) : part.id.span.end].strip()
+            entry = entries[(key,)] = Entry(start, end, (start, end), False)
+            entry.content = self.text.index("=", part.id.span.end) + 1
+            if part.value is not None:
+                entry.content = part.value.span.end
+            last = entry.content
+            for attribute in part.attributes:
+                start, last = last, attribute.span.end
+                entries[key, attribute.id.name] = Entry(start, last, (start, last), False)
+        return group_entries(entries, self.text, end)
 
 
 class ResxDocument(MarkupDocument):
@@ -241,3 +286,9 @@ class ResxDocument(MarkupDocument):
         for index, token in enumerate(self.tokens):
             if token.kind == "open" and token.element in values:
                 self.add_run(index + 1, self.end(token), keeps_space=True)
+
+    def read_entries(self) -> Entries:
+        texts = {*self.tokens[self.root].element.xpath(RESX_TEXTS)}
+        return self.read_children(
+            lambda element: element.get("name") if element in texts else None, "value"
+        )

@@ -25,10 +25,12 @@ from vanilla_transformer.decoding.protection.blocks import (
     summarize,
     write_block,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
 from .wrapped_text import WrappedText
+from .message_keys import Entries
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -221,12 +223,15 @@ class SourceDocument(Document):
         spelling: The beginning of a place: its references and what is not plain text in it.
         signs: Signs of placeholders, if the blocks are messages of programs. The source stays where
             a translation adds one.
+        separator: What stands between two messages.
+        sample: The text whose escapes a translation follows.
     """
 
     signs: regex.Pattern[str] | None = None
+    separator = ""
 
     def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = read_html):
-        self.text, self.tokens = text, [*tokens]
+        self.text, self.sample, self.tokens = text, text, [*tokens]
         self.read, self.is_xml = read, read is unescape_xml
         self.blocks = list[Block]()
         self.places = list[Place]()
@@ -239,6 +244,14 @@ class SourceDocument(Document):
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
         return "fixed"
+
+    def read_entries(self) -> Entries:
+        """Return the messages by their keys."""
+        raise UserError("Its root must be <resources>, as of Android. Leave it out.")
+
+    def declare(self, text: str, source: "SourceDocument") -> list[Edit]:
+        """Return the edits that declare the namespaces of text of another document."""
+        return []
 
     def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
         """Add a token of a paragraph, or all tokens of an element that is a mark in it.

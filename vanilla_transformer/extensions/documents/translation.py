@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protection.blocks import Document
+from vanilla_transformer.decoding.protection.blocks import Document, unify_line_ends
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
@@ -23,6 +23,9 @@ from .block_translator import BlockTranslator
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
+# Formats of messages with keys in one language; of XML that of Android
+_FILLED = [name for name, row in FORMATS.items() if row.corpus == "two files" or name == "xml"]
+
 
 def translate_document(
     text: str,
@@ -30,6 +33,7 @@ def translate_document(
     translate: TranslateSentences,
     splitter: SentenceSplitter,
     direction: Direction = NO_DIRECTION,
+    existing: str | None = None,
 ) -> str:
     """
     Return a document with its text translated and its markup kept.
@@ -39,16 +43,22 @@ def translate_document(
         translate: Any engine, such as [`TranslationPipeline.translate_sentences`].
         direction: The languages, as far as they are known: attributes such as `lang` name the
             target language then, and XLIFF must be of these languages.
+        existing: A translation of messages, which is returned with what it lacks, see
+            [`FilledDocument`].
     """
-    document = parse_document(text, format, direction)
+    document = parse_document(text, format, direction, existing)
     return document.render(BlockTranslator(translate, splitter)(document.blocks))
 
 
-def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Document:
-    """Return the document of a text."""
+def parse_document(
+    text: str, format: str, direction: Direction = NO_DIRECTION, existing: str | None = None
+) -> Document:
+    """Return the document of a text, or of its existing translation with what that lacks."""
     if format not in DOCUMENT_FORMATS:
         raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {format!r}.")
     row = FORMATS[format]
+    if existing is not None:
+        return _fill_document(text, row, direction, existing)
     if text.startswith(ZIP) and row.is_text:
         raise UserError(
             f"A file of the format {format} must be text, got a zip. Name it as its format, such "
@@ -62,6 +72,24 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
             return read(text, direction)
     except RecursionError as error:
         raise UserError("A document must not be nested as deeply as one that was given.") from error
+
+
+def _fill_document(text: str, row: Format, direction: Direction, existing: str) -> Document:
+    """Return the document of an existing translation that gets what it lacks."""
+    from .filled_document import FilledDocument
+
+    if row.name not in _FILLED:
+        raise UserError(
+            f"An existing translation must be in one of {', '.join(_FILLED)}, got {row.name}. "
+            "Leave it out: a file with both languages gets what it lacks without it, and a "
+            "document is translated as a whole."
+        )
+    source: Any = parse_document(unify_line_ends(text)[2], row.name, direction)
+    try:
+        translation: Any = parse_document(unify_line_ends(existing)[2], row.name, direction)
+        return FilledDocument(source, translation, existing)
+    except UserError as error:
+        raise UserError(f"The existing translation cannot be filled. {error}") from error
 
 
 def find_reader(row: Format) -> Callable[..., Document]:

@@ -15,8 +15,18 @@ from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 from .html_format import HtmlDocument
 from .its_rules import find_its_rules
 from .line_breaks import ITEM
+from .message_keys import Entries, Entry, group_entries
 from .paragraphs import Context, PageDocument
-from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
+from .source_text import (
+    CDATA,
+    TEMPLATE,
+    Edit,
+    Place,
+    SourceDocument,
+    Token,
+    read_tokens,
+    unescape_xml,
+)
 from .vocabularies import HTML, VOCABULARIES, Vocabulary
 
 if TYPE_CHECKING:
@@ -38,6 +48,7 @@ XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _BREAKS = {"lb", "line-break", "linebreak", "tab"}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
+_PREFIX = re.compile(r"(?<![\w.-])[\w.-]++(?=:)")
 _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
@@ -79,6 +90,47 @@ class MarkupDocument(SourceDocument, ABC):
         encoding = _ENCODING.search(declaration[0]) if declaration else None
         if encoding and encoding[1].lower() not in ("utf-8", "utf8"):
             self.replaced.append((*encoding.span(1), "UTF-8"))
+
+    def read_children(
+        self, key_of: Callable[[Any], str | None], holder: str | None = None
+    ) -> Entries:
+        """
+        Return the elements in the root that are messages.
+
+        Args:
+            key_of: Returns the key of an element, or None if it is no message.
+            holder: The element that has the value, if the message itself has not.
+        """
+        root, index = self.tokens[self.root], self.root + 1
+        entries, start, last = Entries(), root.end, self.end(root)
+        while index < last:
+            token, first = self.tokens[index], index
+            index = max(index + 1, token.after)
+            if token.kind != "open":
+                continue
+            end, key = self.tokens[index - 1].end, key_of(token.element)
+            if key is not None:
+                names = [part.name for part in self.tokens[first:index]]
+                first += names.index(holder) if holder in names else 0
+                inner = self.tokens[first : self.tokens[first].after]
+                texts = [self.text[part.start : part.end] for part in inner if not part.name]
+                value = inner[0].start, inner[-1].end
+                entries[(key,)] = Entry(start, end, value, not "".join(texts).strip(' \t\r\n"'))
+            start = end
+        whole = group_entries(entries, self.text, start)
+        whole[()].is_empty = not self.text[root.end : self.tokens[last - 1].end].strip()
+        whole[()].value = root.start, self.tokens[root.after - 1].end
+        return whole
+
+    def declare(self, text: str, source: SourceDocument) -> list[Edit]:
+        root, used, edits = self.tokens[self.root], {*_PREFIX.findall(text)}, list[Edit]()
+        end = root.start + 1 + len(root.name)
+        source_root = next(token for token in source.tokens if token.kind == "open")
+        for prefix, name in source_root.element.nsmap.items():
+            is_declared = prefix in root.element.nsmap or f"xmlns:{prefix}=" in text
+            if prefix in used and not is_declared:
+                edits.append((end, end, f' xmlns:{prefix}="{escape(name)}"'))
+        return edits
 
 
 class XmlDocument(MarkupDocument, PageDocument):
@@ -201,6 +253,19 @@ class XmlDocument(MarkupDocument, PageDocument):
         is_break = is_named or token.local_name == "br"
         is_alone = is_break and not has_content
         return "break" if is_alone and token.role == "inline" else token.role
+
+    def read_entries(self) -> Entries:
+        if self.signs is None:
+            return super().read_entries()
+        return self.read_children(_find_android_key)
+
+
+def _find_android_key(element: "_Element") -> str | None:
+    """Return the kind and the name of a string of Android that is translated, or None."""
+    is_fixed = element.get("translatable") == "false"
+    if is_fixed or element.tag not in ("string", "plurals", "string-array"):
+        return None
+    return "/".join(filter(None, (element.tag, element.get("name"), element.get("product"))))
 
 
 def _find_vocabulary(element: "_Element", root: "_Element") -> Vocabulary:

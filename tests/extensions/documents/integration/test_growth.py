@@ -23,7 +23,7 @@ import pytest
 import regex
 
 import vanilla_transformer
-from tests.document_translation import block_translator, copy, shout
+from tests.document_translation import NO_MESSAGES, block_translator, copy, shout
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
@@ -101,6 +101,7 @@ XLIFF += '<trans-unit id="1"><source>A¤b</source></trans-unit></body></file></x
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 TS = '<TS version="2.1" language="de"><context><name>x</name><message><source>A¤b</source>'
 TS += '<translation type="unfinished"></translation></message></context></TS>'
+CATALOG = '{"sourceLanguage": "en", "strings": {}}'
 WORD = f'<w:document xmlns:w="{W}"><w:body>¤</w:body></w:document>'
 SLIDE = f'<p:sld xmlns:p="{P}" xmlns:a="{A}">¤</p:sld>'
 CONTENT = (
@@ -145,11 +146,19 @@ FRAMES: dict[str, list[Frame]] = {
         *map(Frame, (PO + '¤\nmsgid "A"\nmsgstr ""\n', PO + "# ¤\n", PO + "msgid ¤\n", "¤")),
     ],
     "ts": [Frame(TS), Frame(TS, escape)],
+    "xcstrings": [
+        Frame(CATALOG.replace("{}", '{"A¤b": {}}'), in_quotes),
+        *map(Frame, ("¤", CATALOG.replace("{}", '{"a": {}¤}'))),
+    ],
     "json": [
         Frame('{"a": "A¤b"}', in_quotes),
         Frame('{"¤": "A"}', in_quotes),
         Frame('{"a": "{n, plural, other{A¤b}}"}', in_quotes),
         *map(Frame, ("¤", '{"a": "A"¤}')),
+    ],
+    "yaml": [
+        Frame('a: "A¤b"', in_quotes),
+        *map(Frame, ("¤", "a: A¤b", "a: |\n  A¤b", "a: >\n\n  A\n  ¤", "a: 'A¤b'", "a: [A¤b]")),
     ],
     "strings": [Frame('"a" = "A¤b";', in_quotes), *map(Frame, ("¤", '/* ¤ */ "a" = "A";', '"a" ¤= "A";'))],
     "properties": [Frame("a=A¤b", in_quotes), *map(Frame, ("¤", "a=A¤b", "a¤=A", "# ¤", "a=\\\n¤b"))],
@@ -157,7 +166,7 @@ FRAMES: dict[str, list[Frame]] = {
     "resx": [
         Frame('<root><data name="a" xml:space="preserve"><value>A¤b</value></data></root>', write)
         for write in (as_it_is, escape)
-    ],
+    ] + [Frame("<root>¤</root>")],
     "wrapped": [*map(Frame, ("¤", "A¤b", "A long line of words that is full\n¤b", "> ¤"))],
     "docx": [
         Frame(WORD.replace("¤", "<w:p><w:r><w:t>A¤b</w:t></w:r></w:p>"), escape, "word/document.xml"),
@@ -187,10 +196,13 @@ OWN_PIECES = {
     "srt": ["{n}\n" + CUE + "a\n\n", "{n}\n" + CUE + "A a.\n\n", "- a\n- b\n", "<i>a</i> "],
     "vtt": ["{n}\n" + CUE + "a\n\n"],
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
-    "json": [',\n"a{n}": "b"', "[", '{"a":'],
+    "xcstrings": [',\n"a{n}": {}', ',\n"a{n}": {"localizations": {"en": {}}}'],
+    "json": [',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
+    "yaml": ["a{n}: b\n", "- a\n", "  a\n", "a{n}: |\n  b\n\n", "a:\n- "],
     "strings": ['"a{n}" = "b";\n'],
     "properties": ["a{n}=b\n"],
     "fluent": ["a{n} = b\n", "\n    *[a] b"],
+    "resx": ['<data name="a{n}"><value>b</value></data>\n'],
     "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> "],
     "xml": ["<p>a <b>b</b></p>\n", "<p>", "<p/>\n"],
     "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> "],
@@ -199,7 +211,15 @@ OWN_PIECES = {
 
 # Where these pieces stand, if not in the first place of the format.
 OWN_PLACES = {"docx": 1, "pptx": 1, "odf": 1, "srt": 1, "vtt": 2}
-OWN_PLACES |= {"po": 1, "json": 4, "strings": 1, "properties": 1}
+OWN_PLACES |= {
+    "po": 1,
+    "json": 4,
+    "strings": 1,
+    "properties": 1,
+    "resx": 2,
+    "xcstrings": 2,
+    "yaml": 1,
+}
 # Pieces on which the work grew with the square of the text, or its cube, before it was mended, or
 # might.
 ONCE_SLOW = {
@@ -248,13 +268,22 @@ def build_document(frame: Frame, piece: str, size: int) -> bytes:
 
 
 def translate(format: str, content: bytes) -> None:
-    """Translate a document twice: into itself and into capitals."""
+    """Translate a document twice, into itself and into capitals, and fill one with messages."""
     text, encoding = decode_document(content, "a document", format)
     for model in (copy, shout):
         document = parse_document(text, format, Direction("en", "de"))
         translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
+    if format in NO_MESSAGES:
+        for source, existing in (
+            (text, NO_MESSAGES[format]),
+            (NO_MESSAGES[format], text),
+            (text, text),
+        ):
+            with suppress(UserError):
+                document = parse_document(source, format, existing=existing)
+                document.render(document.blocks)
 
 
 MOST = 6  # times the time at a size that the work may take at four times the size

@@ -9,9 +9,17 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
-from tests.document_translation import by_word, copy, copy_kept, translate_document
+from tests.document_translation import (
+    NO_MESSAGES,
+    by_texts,
+    by_word,
+    copy,
+    copy_kept,
+    translate_document,
+)
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.extensions import documents
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.xml_tree import parse_xml
 
@@ -99,6 +107,15 @@ def write_strings(text):
     return f'/* "A" = "it\'s"; */\n"k 1"  =  "{quote(text)}" ;\n// it\'s\n'
 
 
+def write_yaml(text):
+    lines = re.sub("(?m)^(?=.)", "    ", re.sub(r"\s*\n\s*", "\n", text.strip())) + "\n"
+    one_line = " ".join(text.split()).replace("'", "''")
+    return (
+        f"# it's a note\nen:\n  k: [1, 'It''s', on]\n  m:   \"{quote(text)}\"  # it\n"
+        f"  n: |-\n{lines}\n  o: '{one_line}'\n  p: true\n"
+    )
+
+
 def write_resx(text):
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<root>\n  <!-- a note -->\n'
@@ -139,6 +156,7 @@ FILES = {
     "properties": ("properties", write_properties, messages(KEPT, MARKUP, HIDDEN, LINES)),
     "java": ("properties", write_java, messages(KEPT, MARKUP, HIDDEN, LINES)),
     "strings": ("strings", write_strings, messages(KEPT, MARKUP, HIDDEN, LINES)),
+    "yaml": ("yaml", write_yaml, messages(KEPT, MARKUP, HIDDEN, LINES)),
     "resx": ("resx", write_resx, messages(KEPT, MARKUP, ["\n"])),
     "android": ("xml", write_android, messages(KEPT, ["\n"])),
     "fluent": ("fluent", write_fluent, messages(["{ $name }", "<b>bold</b>", "https://a.example"])),
@@ -148,6 +166,13 @@ FILES = {
 
 def translate(text, form, model):
     return translate_document(text, form, model, split_simply, direction=Direction(None, "de"))
+
+
+def fill(source, existing, form, model):
+    """Return an existing translation with what it lacks."""
+    model = by_texts(model)
+    direction = Direction(None, "de")
+    return documents.translate_document(source, form, model, split_simply, direction, existing)
 
 
 def check_letters(source, translated):
@@ -166,13 +191,18 @@ def test_messages_change_in_letters_only(name):
     @given(texts)
     def changes_letters(text):
         file = write(text)
-        expected = file.replace('"@@locale": "en"', '"@@locale": "de"')
+        expected = file.replace('"@@locale": "en"', '"@@locale": "de"').replace("\nen:", "\nde:")
         assert translate(file, form, copy) == expected
         capitals = translate(file, form, CAPITALS)
         check_letters(expected, capitals)
         for line in file.splitlines():
             if re.search(r"note|No<|@@|-brand", line) and "locale" not in line:
                 assert line in capitals
+        if name not in ("xml", "yaml"):
+            for existing in (expected, capitals):
+                assert fill(file, existing, form, CAPITALS) == existing
+            filled = fill(file, NO_MESSAGES[form], form, CAPITALS).strip()
+            assert capitals.strip().endswith(filled) and filled.endswith(capitals.strip()[-9:])
 
     changes_letters()
 

@@ -7,7 +7,13 @@ import textwrap
 
 import pytest
 
-from tests.document_translation import block_translator, copy, shout, translate_document
+from tests.document_translation import (
+    block_translator,
+    copy,
+    invent,
+    shout,
+    translate_document,
+)
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document
@@ -101,11 +107,6 @@ def test_letters_are_escaped_where_the_source_escapes_them():
         ("properties", "ä=b", "ä=Ä"),
     ):
         assert translate_document(text, form, model, AbbreviationSplitter()) == expected
-
-
-def invent(texts):
-    """Return each text in upper case with half a placeholder, as a small model writes it."""
-    return [(f"% {text.upper()}", None) for text in texts]
 
 
 @pytest.mark.parametrize(

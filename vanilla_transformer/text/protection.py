@@ -64,6 +64,14 @@ _URL = (
     rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++"
     rf"|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 )
+# A role of Sphinx or a link of reStructuredText, up to its text, and its target
+_ROLE = r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++)*+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)"
+_TARGET = r"(?<=\s)<[^<>`\n]++>`_{0,2}+"
+# Signs between which a program puts a name or a number, and no writing a word
+_MARKERS = r"[#@^|¦¤¬‖⟦-⟯⦃-⦘⌈-⌋]"
+_BBCODE = r"[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb|right|size|ul|url"
+# To the class reference of Godot
+_REFERENCES = r"annotation|constant|constructor|enum|member|method|operator|param|signal|theme_item"
 CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
@@ -82,7 +90,12 @@ KINDS = {
     ),
     "code": Kind(
         ["`a + b`", "<code>a + b</code>"],
-        [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++", CODE_ELEMENT],
+        [
+            _ROLE,
+            _TARGET,
+            rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++(?:__?(?!\w))?",
+            CODE_ELEMENT,
+        ],
     ),
     "path": Kind(
         [r"C:\Users\me", "/usr/bin/env", "~/x"],
@@ -114,6 +127,7 @@ KINDS = {
                 "__COUNT__",
                 ":name",
             ),
+            *("$NAME$", "[X5X]", "[[1]]", "⟦1⟧", "|version|", "##NAME##"),
         ],
         [
             rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
@@ -126,17 +140,22 @@ KINDS = {
             rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",
             rf"{_CONVERSION}|%%",  # printf
             rf"(?<!\d\s?|%)%L?(?:[1-9]\d?(?![\d_])|n(?!{_LETTER}))(?![$%]|[.,]\d)",  # Qt
-            rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
+            rf"\${_NAME}\$(?!\w)",  # Chrome
+            rf"[$@]{_BRACES}|\$\d(?![\d.,]*\d| \d{{3}}(?!\d))|\${_NAME}",  # shells
+            # Weblate and tools of translators
+            rf"\[[A-Za-z]++\d++[A-Za-z]++\]|\[\[[\w.-]++\]\]"
+            rf"|(?<![\w#@^|]){_MARKERS}{{1,3}}+[\w.-]++{_MARKERS}{{1,3}}+(?!\w)",
             rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
             r"@:[A-Za-z_]\w*+(?:\.\w++)*+",  # Vue
-            r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
+            r"(?<![\w:.)\]}]|\w[\"'”’»+])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
         ],
     ),
     "tag": Kind(
-        ["<name>", "&nbsp;"],
+        ["<name>", "&nbsp;", "[b]", "[/url]"],
         [
             r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>",
             r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);",
+            rf"\[/?(?:{_BBCODE})(?:=[^\[\]\s]*+)?\]|\[(?:{_REFERENCES}) [^\[\]\s]++\]",
         ],
     ),
     "handle": Kind(
@@ -179,21 +198,72 @@ KINDS = {
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
             rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+            rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}})++(?:[.,]\d++)?+(?![{_LETTER}\d{_MYRIADS}])",
             rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?"
             rf"|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)(?![{_LETTER}{_MYRIADS}])",
-            rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])",
+            rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])|\$\d++(?![\d.,]*\d)",
         ],
         "a0.",
     ),
+    # See `_OTHER`
+    "other": Kind(
+        ["--verbose", "-v", "index.html", "foo()", "Ctrl+C", "First_Name", "PATH=", "C++", r"\p"],
+        [],
+    ),
 }
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
+# A run between spaces is language, if it has letters and the signs that writing uses within words and
+# around them. Scripts without spaces and their marks end a run, and so do particles of Korean.
+_RUN = rf"[[^\s\u3000-\u303F\uFF00-\uFF65]--{UNSPACED_SCRIPTS}--\p{{Hangul}}]"
+_OPENING = r"[(\[{<'\"‘’“”„‚«»‹›`*¡¿…–—]"
+_CLOSING = r"[)\]}>'\"‘’“”«»‹›`*.,:;!?…–—]"
+_FIELD = "\ufffc"  # what stands for text of another kind
+_ASCII = f"[A-Za-z0-9_{_FIELD}]"
+# What language does not have at the beginning of a run, and within
+_BEGINS_NO_WORD = [
+    r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])",  # options
+    r"\.[a-z]++(?![\w.])",  # endings of files
+]
+_IN_NO_WORD = [
+    rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
+    rf"(?<=[A-Za-z\]])=|=(?=[A-Za-z\"'${_FIELD}])",
+    r"\\(?=\w)",
+    r"(?<=[A-Za-z\])])\|(?=[A-Za-z\[\-])",
+    r"(?<=[A-Za-z])\+(?=[A-Za-z])|(?<=Ctrl|Alt|Shift|Cmd|Meta)\+|(?<=\b[A-Za-z])\+\+",
+    r"(?<=[A-Za-z0-9)])#",
+    r"(?<=[A-Za-z0-9_>])::|::(?=[A-Za-z0-9_])|(?<=[\w)])[-=]>(?=\w)",
+    # Calls, and pages of manuals
+    rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)|(?<={_ASCII})\((?:[^()\s]*[\"'=_][^()\s]*|\*)\)",
+    # Names of files and parts of names
+    rf"(?<={_ASCII}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?![^\W\d_]))|(?<={_ASCII}{{3}})\.(?=[a-z](?!\w))",
+    rf"(?<={_ASCII}{{2}})\.(?=[A-Z][a-z]++[A-Z])|(?<=[*/])\.(?=[A-Za-z])",
+    r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])<(?=[A-Za-z])",
+    r"(?<=[A-Za-z])[{@](?=[A-Za-z])|\}(?=\w)|\$\(",
+]
+_SIGN = r"[_=\\|+#:\-(.*\^~<{@}$]"  # with which these begin
+_BEGINNING = rf"(?={_SIGN})(?:{'|'.join(_BEGINS_NO_WORD)})"
+_WITHIN = rf"(?={_SIGN})(?:{'|'.join(_IN_NO_WORD)})"
+_UNLIKE = regex.compile(
+    rf"(?={_SIGN})(?:(?<!\w)(?:{'|'.join(_BEGINS_NO_WORD)})|{'|'.join(_IN_NO_WORD)})", regex.V1
+)
+_OTHER = regex.compile(
+    rf"(?<!{_RUN}){_OPENING}*+(?={_BEGINNING}|[{_RUN}--{_SIGN}]*+(?:(?!{_WITHIN}){_SIGN}[{_RUN}--{_SIGN}]*+)*+{_WITHIN})"
+    rf"(?<core>(?:(?!(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN}))"
+    rf"(?:\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]|[{_RUN}--{_CLOSING}]|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
+    regex.V1,
+)
 # What all text to keep has, whatever its kind. Most sentences have none of it.
-_NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
+_NEEDED = regex.compile(
+    r"[^\p{L}\p{M}\s,;'\"!?).\-(]|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=\()\)|(?<=(?<!\S)[('\"]{0,2}-))|ℹ",
+    regex.V1,
+)
 # Tokens of placeholders that models of this package learn. They are not special, so they appear in
 # the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 SIGN = regex.compile(r"[%{}<>$&]|\s{2,}+")  # of placeholders and tags; and a run of white space
+# %88 is a percentage in Turkish, unless there is a first field of Qt.
+_PERCENTAGE, _FIRST_FIELD = regex.compile(r"%\d\d"), regex.compile(r"%L?1(?!\d)")
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 _SPACE, _WORD, _IN_WORD = (
     regex.compile(r"\s"),
@@ -209,7 +279,18 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
     """
     if not protect or not _NEEDED.search(text):
         return []
-    return [match.span() for match in _protected().finditer(text)]
+    ranges, pieces, end = list[Range](), list[str](), 0
+    has_first = _FIRST_FIELD.search(text)
+    for match in _protected().finditer(text):
+        if has_first or not _PERCENTAGE.fullmatch(match[0]):
+            ranges.append(match.span())
+            pieces += [text[end : match.start()], _FIELD * len(match[0])]
+            end = match.end()
+    shown = "".join([*pieces, text[end:]])
+    if not _UNLIKE.search(shown):
+        return ranges
+    others = [match.span("core") for match in _OTHER.finditer(shown)]
+    return merge([*ranges, *others]) if others else ranges
 
 
 def adds_signs(source: str, translation: str, sign: regex.Pattern[str] = SIGN) -> bool:
@@ -323,3 +404,11 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
         else:
             merged.append((start, end))
     return merged
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a piece of text to keep, see `KINDS`."""
+    for name, kind in KINDS.items():
+        if any(regex.match(expression, text, regex.V1) for expression in kind.expressions):
+            return name
+    return "other"

@@ -5,11 +5,18 @@ Fluent and RESX.
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import regex
 
-from vanilla_transformer.data.readers.gettext_catalogs import MESSAGE_FORMAT, RESX_TEXTS
+from vanilla_transformer.data.readers.gettext_catalogs import (
+    ACCESS_KEY,
+    MESSAGE_FORMAT,
+    RESX_TEXTS,
+    strings_of,
+    uses_access_keys,
+)
 from vanilla_transformer.decoding.protection.blocks import (
     Block,
     SpanBuilder,
@@ -22,10 +29,11 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_lan
 from vanilla_transformer.text.protection import SIGN
 
 from .source_text import Place, SourceDocument
-from .xml_format import MarkupDocument
+from .xml_format import ACCESS_KEY_IN_XML, MARKUP, MarkupDocument
 
 # Looked for once in a run of spaces.
 LINE_BREAK = r"(?<!\s)(?:\A\s++|[^\S\n]*+\n\s*+|\s++\Z)"
+_MARKS = rf"{LINE_BREAK}|{ACCESS_KEY}"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
@@ -103,7 +111,8 @@ class MessageDocument(SourceDocument):
 
 class ValuesDocument(MessageDocument):
     """
-    The values of a text of pairs, but of JSON those in keys that begin with `@`, as in ARB.
+    The values of a text of pairs, but of JSON those in keys that begin with `@`, as in ARB, and
+    in messages of Chrome those that are no `message`.
 
     Args:
         direction: `@@locale` becomes the target language, if it is known.
@@ -118,10 +127,11 @@ class ValuesDocument(MessageDocument):
         # As Java reads them, unless all of the file has single ones
         has_doubled = "''" in formats or "'" not in formats
         self._doubles_apostrophes = form == "properties" and has_doubled
+        has_keys, is_chrome = uses_access_keys(self.text), False
         if form == "json":
             try:
                 # int() takes no more than 4,300 digits.
-                json.loads(self.text, parse_int=str)
+                is_chrome = _are_of_chrome(json.loads(self.text, parse_int=str))
             except (ValueError, RecursionError) as error:
                 raise UserError(f"The text must be JSON: {error}.") from None
         for match in _VALUES[form].finditer(self.text):
@@ -132,11 +142,15 @@ class ValuesDocument(MessageDocument):
                 keys = [*keys, ""] if match[0] == "{" else keys[:-1]
             elif form == "json" and value is None:
                 keys[-1] = json.loads(match["key"])
+            elif is_chrome and (value is None or keys[2:] != ["message"]):
+                continue
             elif value is not None and not any(key.startswith("@") for key in keys):
                 message = self._read(value, match.start("value"))
+                if has_keys:
+                    (message,) = strings_of(message, has_keys)
                 # Such as half an emoji, which no model reads.
                 if not has_invalid_unicode(message):
-                    builder = add_lines(SpanBuilder(keeps_space=True), message)
+                    builder = add_lines(SpanBuilder(keeps_space=True), message, _MARKS)
                     self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
                 language = name_language(direction.target).replace("-", "_")
@@ -177,6 +191,14 @@ class ValuesDocument(MessageDocument):
             raise self.error(self._form, start) from None
         is_doubled = self._doubles_apostrophes and MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_doubled else text
+
+
+def _are_of_chrome(messages: object) -> bool:
+    """Return whether the content of a JSON file is messages of an extension of Chrome."""
+    if not isinstance(messages, dict) or not messages:
+        return False
+    values = messages.values()
+    return all(isinstance(value, dict) and "message" in value for value in values)
 
 
 class FluentDocument(MessageDocument):
@@ -228,6 +250,7 @@ class ResxDocument(MarkupDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
+        self.spelling = partial(Place, special=rf"{ACCESS_KEY_IN_XML}|{MARKUP}")
         root = self.tokens[self.root].element
         if root.tag != "root":
             raise UserError(f"The root element must be <root>, got <{root.tag}>.")

@@ -40,8 +40,11 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
+MARKUP = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
+# The mark of the letter that chooses an item of a menu
+ACCESS_KEY_IN_XML = r"(?P<key>(?<![^\s(>\"])&amp;(?=[^\W\d_])(?!\w*[;=_(]))"
 _ANDROID = (
-    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+)"
+    rf"{ACCESS_KEY_IN_XML}|(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+)"
     r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
 )
 
@@ -57,8 +60,7 @@ class MarkupDocument(SourceDocument, ABC):
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
-        special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
-        self.spelling = partial(Place, special=special)
+        self.spelling = partial(Place, special=MARKUP)
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":

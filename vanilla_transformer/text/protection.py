@@ -65,11 +65,14 @@ _URL = (
     rf"|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 )
 # A role of Sphinx or a link of reStructuredText, up to its text, and its target
-_ROLE = r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++)*+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)"
+_ROLE = r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++){0,3}+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)"
 _TARGET = r"(?<=\s)<[^<>`\n]++>`_{0,2}+"
 # Signs between which a program puts a name or a number, and no writing a word
 _MARKERS = r"[#@^|¦¤¬‖⟦-⟯⦃-⦘⌈-⌋]"
-_BBCODE = r"[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb|right|size|ul|url"
+_BBCODE = (
+    r"[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb|right|size|ul"
+    r"|url"
+)
 # To the class reference of Godot
 _REFERENCES = r"annotation|constant|constructor|enum|member|method|operator|param|signal|theme_item"
 CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
@@ -198,63 +201,72 @@ KINDS = {
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
             rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
-            rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}})++(?:[.,]\d++)?+(?![{_LETTER}\d{_MYRIADS}])",
+            # With spaces between groups of digits
+            rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}}){{1,5}}+(?:[.,]\d++)?+"
+            rf"(?![{_LETTER}\d{_MYRIADS}])",
             rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?"
             rf"|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)(?![{_LETTER}{_MYRIADS}])",
             rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])|\$\d++(?![\d.,]*\d)",
         ],
         "a0.",
     ),
-    # See `_OTHER`
+    # Runs between spaces that are no language, see `_OTHER`
     "other": Kind(
         ["--verbose", "-v", "index.html", "foo()", "Ctrl+C", "First_Name", "PATH=", "C++", r"\p"],
         [],
     ),
 }
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
-# A run between spaces is language, if it has letters and the signs that writing uses within words and
-# around them. Scripts without spaces and their marks end a run, and so do particles of Korean.
+# A run between spaces is language if it has letters and numbers with the signs that writing uses
+# within words and around them. Scripts without spaces, their marks and particles of Korean end one.
 _RUN = rf"[[^\s\u3000-\u303F\uFF00-\uFF65]--{UNSPACED_SCRIPTS}--\p{{Hangul}}]"
 _OPENING = r"[(\[{<'\"‘’“”„‚«»‹›`*¡¿…–—]"
 _CLOSING = r"[)\]}>'\"‘’“”«»‹›`*.,:;!?…–—]"
-_FIELD = "\ufffc"  # what stands for text of another kind
-_ASCII = f"[A-Za-z0-9_{_FIELD}]"
-# What language does not have at the beginning of a run, and within
-_BEGINS_NO_WORD = [
-    r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])",  # options
-    r"\.[a-z]++(?![\w.])",  # endings of files
-]
-_IN_NO_WORD = [
-    rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
-    rf"(?<=[A-Za-z\]])=|=(?=[A-Za-z\"'${_FIELD}])",
-    r"\\(?=\w)",
-    r"(?<=[A-Za-z\])])\|(?=[A-Za-z\[\-])",
-    r"(?<=[A-Za-z])\+(?=[A-Za-z])|(?<=Ctrl|Alt|Shift|Cmd|Meta)\+|(?<=\b[A-Za-z])\+\+",
-    r"(?<=[A-Za-z0-9)])#",
-    r"(?<=[A-Za-z0-9_>])::|::(?=[A-Za-z0-9_])|(?<=[\w)])[-=]>(?=\w)",
-    # Calls, and pages of manuals
-    rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)|(?<={_ASCII})\((?:[^()\s]*[\"'=_][^()\s]*|\*)\)",
-    # Names of files and parts of names
-    rf"(?<={_ASCII}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?![^\W\d_]))|(?<={_ASCII}{{3}})\.(?=[a-z](?!\w))",
-    rf"(?<={_ASCII}{{2}})\.(?=[A-Z][a-z]++[A-Z])|(?<=[*/])\.(?=[A-Za-z])",
-    r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])<(?=[A-Za-z])",
-    r"(?<=[A-Za-z])[{@](?=[A-Za-z])|\}(?=\w)|\$\(",
-]
-_SIGN = r"[_=\\|+#:\-(.*\^~<{@}$]"  # with which these begin
-_BEGINNING = rf"(?={_SIGN})(?:{'|'.join(_BEGINS_NO_WORD)})"
-_WITHIN = rf"(?={_SIGN})(?:{'|'.join(_IN_NO_WORD)})"
-_UNLIKE = regex.compile(
-    rf"(?={_SIGN})(?:(?<!\w)(?:{'|'.join(_BEGINS_NO_WORD)})|{'|'.join(_IN_NO_WORD)})", regex.V1
+_FIELD = "\ufffc"  # stands for text of another kind
+_NAMED = f"[A-Za-z0-9_{_FIELD}]"
+# The signs of what is no language, of which each expression below begins with one
+_SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
+# At the beginning of a run: options and endings of names of files
+_BEGINS_NO_WORD = r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]++(?![\w.])"
+_IN_NO_WORD = "|".join(
+    (
+        rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
+        rf"(?<=[A-Za-z\]])=|=(?=[A-Za-z\"'${_FIELD}])",
+        r"\\(?=\w)|(?<=[A-Za-z\])])\|(?=[A-Za-z\[\-])",
+        # Keys, and languages of programs
+        r"(?<=[A-Za-z])\+(?=[A-Za-z])|(?<=Ctrl|Alt|Shift|Cmd|Meta)\+|(?<=\b[A-Za-z])\+\+",
+        r"(?<=[A-Za-z0-9)])#",
+        rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
+        # Calls, and pages of manuals
+        rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
+        rf"(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        # Names of files, and names of several parts
+        rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
+        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        r"(?<=[*/])\.(?=[A-Za-z])",
+        r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
+        r"\}(?=\w)|\$\(",
+    )
 )
+_NO_LANGUAGE = regex.compile(
+    rf"(?={_SIGNS})(?:(?<!{_LETTER})(?:{_BEGINS_NO_WORD})|{_IN_NO_WORD})", regex.V1
+)
+_WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
+_PLAIN = f"[{_RUN}--{_SIGNS}]"
+# What ends a run, but is a word of language beside what is kept, as in foo()'s
+_SUFFIX = rf"(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
+_IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
 _OTHER = regex.compile(
-    rf"(?<!{_RUN}){_OPENING}*+(?={_BEGINNING}|[{_RUN}--{_SIGN}]*+(?:(?!{_WITHIN}){_SIGN}[{_RUN}--{_SIGN}]*+)*+{_WITHIN})"
-    rf"(?<core>(?:(?!(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN}))"
-    rf"(?:\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]|[{_RUN}--{_CLOSING}]|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
+    rf"(?<!{_RUN}){_OPENING}*+"
+    rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{_WITHIN}){_SIGNS}{_PLAIN}*+)*+{_WITHIN})"
+    rf"(?<core>(?:(?!{_SUFFIX})(?:{_IN_PARENTHESES}|[{_RUN}--{_CLOSING}]"
+    rf"|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
     regex.V1,
 )
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(
-    r"[^\p{L}\p{M}\s,;'\"!?).\-(]|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=\()\)|(?<=(?<!\S)[('\"]{0,2}-))|ℹ",
+    r"[^\p{L}\p{M}\s,;'\"!?).\-(]|ℹ|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=-)-[a-z]"
+    rf"|(?<=\w\()(?:\)|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
     regex.V1,
 )
 # Tokens of placeholders that models of this package learn. They are not special, so they appear in
@@ -287,7 +299,7 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
             pieces += [text[end : match.start()], _FIELD * len(match[0])]
             end = match.end()
     shown = "".join([*pieces, text[end:]])
-    if not _UNLIKE.search(shown):
+    if not _NO_LANGUAGE.search(shown):
         return ranges
     others = [match.span("core") for match in _OTHER.finditer(shown)]
     return merge([*ranges, *others]) if others else ranges

@@ -182,7 +182,8 @@ class Place:
         quote: The quotation mark of an attribute, `""` if it has none.
         special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
             a character after a backslash, `line` and `break` are line breaks, `hidden` parts
-            texts, too, `key` is the mark of a letter, `space` is between words, and `plain` is text after all.
+            texts, too, `key` is the mark of a letter, `space` is between words, and `plain` is text
+            after all.
     """
 
     start: int

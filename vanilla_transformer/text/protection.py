@@ -64,17 +64,8 @@ _URL = (
     rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++"
     rf"|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 )
-# A role of Sphinx or a link of reStructuredText, up to its text, and its target
-_ROLE = r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++){0,3}+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)"
-_TARGET = r"(?<=\s)<[^<>`\n]++>`_{0,2}+"
 # Signs between which a program puts a name or a number, and no writing a word
 _MARKERS = r"[#@^|¦¤¬‖⟦-⟯⦃-⦘⌈-⌋]"
-_BBCODE = (
-    r"[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb|right|size|ul"
-    r"|url"
-)
-# To the class reference of Godot
-_REFERENCES = r"annotation|constant|constructor|enum|member|method|operator|param|signal|theme_item"
 CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
@@ -94,8 +85,9 @@ KINDS = {
     "code": Kind(
         ["`a + b`", "<code>a + b</code>"],
         [
-            _ROLE,
-            _TARGET,
+            # A role of Sphinx or a link, up to its text, and its target
+            r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++){0,3}+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)",
+            r"(?<=\s)<[^<>`\n]++>`_{0,2}+",
             rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++(?:__?(?!\w))?",
             CODE_ELEMENT,
         ],
@@ -158,7 +150,11 @@ KINDS = {
         [
             r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>",
             r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);",
-            rf"\[/?(?:{_BBCODE})(?:=[^\[\]\s]*+)?\]|\[(?:{_REFERENCES}) [^\[\]\s]++\]",
+            # BBCode, and references of Godot
+            r"\[/?(?:[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb"
+            r"|right|size|ul|url)(?:=[^\[\]\s]*+)?\]",
+            r"\[(?:annotation|constant|constructor|enum|member|method|operator|param|signal"
+            r"|theme_item) [^\[\]\s]++\]",
         ],
     ),
     "handle": Kind(
@@ -227,7 +223,9 @@ _NAMED = f"[A-Za-z0-9_{_FIELD}]"
 # The signs of what is no language, of which each expression below begins with one
 _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 # At the beginning of a run: options and endings of names of files
-_BEGINS_NO_WORD = r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]{2,}+(?![\w.])"
+_BEGINS_NO_WORD = (
+    r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]{2,}+(?![\w.])"
+)
 _IN_NO_WORD = "|".join(
     (
         rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",

@@ -195,10 +195,11 @@ class ValuesDocument(MessageDocument):
 
 def _are_of_chrome(messages: object) -> bool:
     """Return whether the content of a JSON file is messages of an extension of Chrome."""
-    if not isinstance(messages, dict) or not messages:
-        return False
-    values = messages.values()
-    return all(isinstance(value, dict) and "message" in value for value in values)
+    return (
+        isinstance(messages, dict)
+        and bool(messages)
+        and all(isinstance(value, dict) and "message" in value for value in messages.values())
+    )
 
 
 class FluentDocument(MessageDocument):

@@ -19,7 +19,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
     TranslationPipeline as CarriedTranslationPipeline,
 )
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 from vanilla_transformer.user_input.reasons import first_line
@@ -328,7 +328,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def probe_stand_ins(self, direction: Direction) -> StandIns:
         """Return the words that the model copies in a direction, see [`probe_stand_ins`]."""
-        language = direction.source or getattr(self.model.config, "source_language", None)
+        language = direction.source or find_direction(self.tokenizer).source
         return probe_stand_ins(partial(self._translate_plainly, direction), language)
 
     def _translate_plainly(self, direction: Direction, texts: Sequence[str]) -> list[str]:

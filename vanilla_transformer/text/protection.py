@@ -64,6 +64,8 @@ _URL = (
     rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++"
     rf"|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 )
+# Signs between which a program puts a name or a number, and no writing a word
+_MARKERS = r"[#@^|¦¤¬‖⟦-⟯⦃-⦘⌈-⌋]"
 CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|var)>"
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
@@ -82,7 +84,13 @@ KINDS = {
     ),
     "code": Kind(
         ["`a + b`", "<code>a + b</code>"],
-        [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++", CODE_ELEMENT],
+        [
+            # A role of Sphinx or a link, up to its text, and its target
+            r"(?::[A-Za-z][\w+.-]*+(?::[\w+.-]++){0,3}+:)?+`(?=[^\s`<][^`<\n]*+(?<=\s)<[^<>`\n]++>`)",
+            r"(?<=\s)<[^<>`\n]++>`_{0,2}+",
+            rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++(?:__?(?!\w))?",
+            CODE_ELEMENT,
+        ],
     ),
     "path": Kind(
         [r"C:\Users\me", "/usr/bin/env", "~/x"],
@@ -114,6 +122,7 @@ KINDS = {
                 "__COUNT__",
                 ":name",
             ),
+            *("$NAME$", "[X5X]", "[[1]]", "⟦1⟧", "|version|", "##NAME##"),
         ],
         [
             rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
@@ -126,17 +135,26 @@ KINDS = {
             rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",
             rf"{_CONVERSION}|%%",  # printf
             rf"(?<!\d\s?|%)%L?(?:[1-9]\d?(?![\d_])|n(?!{_LETTER}))(?![$%]|[.,]\d)",  # Qt
-            rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
+            rf"\${_NAME}\$(?!\w)",  # Chrome
+            rf"[$@]{_BRACES}|\$\d(?![\d.,]*\d| \d{{3}}(?!\d))|\${_NAME}",  # shells
+            # Weblate and tools of translators
+            rf"\[[A-Za-z]++\d++[A-Za-z]++\]|\[\[[\w.-]++\]\]"
+            rf"|(?<![\w#@^|]){_MARKERS}{{1,3}}+[\w.-]++{_MARKERS}{{1,3}}+(?!\w)",
             rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
             r"@:[A-Za-z_]\w*+(?:\.\w++)*+",  # Vue
-            r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
+            r"(?<![\w:.)\]}]|\w[\"'”’»+])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
         ],
     ),
     "tag": Kind(
-        ["<name>", "&nbsp;"],
+        ["<name>", "&nbsp;", "[b]", "[/url]"],
         [
             r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>",
             r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);",
+            # BBCode, and references of Godot
+            r"\[/?(?:[bisu]|br|center|code|codeblocks?|color|font|img|kbd|left|lb|list|ol|quote|rb"
+            r"|right|size|ul|url)(?:=[^\[\]\s]*+)?\]",
+            r"\[(?:annotation|constant|constructor|enum|member|method|operator|param|signal"
+            r"|theme_item) [^\[\]\s]++\]",
         ],
     ),
     "handle": Kind(
@@ -179,21 +197,83 @@ KINDS = {
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
             rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+            # With spaces between groups of digits
+            rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}}){{1,5}}+(?:[.,]\d++)?+"
+            rf"(?![{_LETTER}\d{_MYRIADS}])",
             rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?"
             rf"|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)(?![{_LETTER}{_MYRIADS}])",
-            rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])",
+            rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])|\$\d++(?![\d.,]*\d)",
         ],
         "a0.",
     ),
+    # Runs between spaces that are no language, see `_OTHER`
+    "other": Kind(
+        ["--verbose", "-v", "index.html", "foo()", "Ctrl+C", "First_Name", "PATH=", "C++", r"\p"],
+        [],
+    ),
 }
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
+# A run between spaces is language if it has letters and numbers with the signs that writing uses
+# within words and around them. Scripts without spaces, their marks and particles of Korean end one.
+_RUN = rf"[[^\s\u3000-\u303F\uFF00-\uFF65]--{UNSPACED_SCRIPTS}--\p{{Hangul}}]"
+_OPENING = r"[(\[{<'\"‘’“”„‚«»‹›`*¡¿…–—]"
+_CLOSING = r"[)\]}>'\"‘’“”«»‹›`*.,:;!?…–—]"
+_FIELD = "\ufffc"  # stands for text of another kind
+_NAMED = f"[A-Za-z0-9_{_FIELD}]"
+# The signs of what is no language, of which each expression below begins with one
+_SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
+# At the beginning of a run: options and endings of names of files
+_BEGINS_NO_WORD = (
+    r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]{2,}+(?![\w.])"
+)
+_IN_NO_WORD = "|".join(
+    (
+        rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
+        rf"(?<=[A-Za-z\]])=|=(?=[A-Za-z\"'${_FIELD}])",
+        r"\\(?=\w)|(?<=[A-Za-z\])])\|(?=[A-Za-z\[\-])",
+        # Keys, and languages of programs
+        r"(?<=[A-Za-z])\+(?=[A-Za-z])|(?<=Ctrl|Alt|Shift|Cmd|Meta)\+|(?<=\b[A-Za-z])\+\+",
+        r"(?<=[A-Za-z0-9)])#",
+        rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
+        # Calls, and pages of manuals
+        rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
+        rf"(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        # Names of files, and names of several parts
+        rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
+        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        r"(?<=[*/])\.(?=[A-Za-z])",
+        r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
+        r"\}(?=\w)|\$\(",
+    )
+)
+_NO_LANGUAGE = regex.compile(
+    rf"(?={_SIGNS})(?:(?<!{_LETTER})(?:{_BEGINS_NO_WORD})|{_IN_NO_WORD})", regex.V1
+)
+_WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
+_PLAIN = f"[{_RUN}--{_SIGNS}]"
+# What ends a run, but is a word of language beside what is kept, as in foo()'s
+_SUFFIX = rf"(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
+_IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
+_OTHER = regex.compile(
+    rf"(?<!{_RUN}){_OPENING}*+"
+    rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{_WITHIN}){_SIGNS}{_PLAIN}*+)*+{_WITHIN})"
+    rf"(?<core>(?:(?!{_SUFFIX})(?:{_IN_PARENTHESES}|[{_RUN}--{_CLOSING}]"
+    rf"|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
+    regex.V1,
+)
 # What all text to keep has, whatever its kind. Most sentences have none of it.
-_NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
+_NEEDED = regex.compile(
+    r"[^\p{L}\p{M}\s,;'\"!?).\-(]|ℹ|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=-)-[a-z]"
+    rf"|(?<=\w\()(?:\)|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
+    regex.V1,
+)
 # Tokens of placeholders that models of this package learn. They are not special, so they appear in
 # the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 SIGN = regex.compile(r"[%{}<>$&]|\s{2,}+")  # of placeholders and tags; and a run of white space
+# %88 is a percentage in Turkish, unless there is a first field of Qt.
+_PERCENTAGE, _FIRST_FIELD = regex.compile(r"%\d\d"), regex.compile(r"%L?1(?!\d)")
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 _SPACE, _WORD, _IN_WORD = (
     regex.compile(r"\s"),
@@ -209,7 +289,18 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
     """
     if not protect or not _NEEDED.search(text):
         return []
-    return [match.span() for match in _protected().finditer(text)]
+    ranges, pieces, end = list[Range](), list[str](), 0
+    has_first = _FIRST_FIELD.search(text)
+    for match in _protected().finditer(text):
+        if has_first or not _PERCENTAGE.fullmatch(match[0]):
+            ranges.append(match.span())
+            pieces += [text[end : match.start()], _FIELD * len(match[0])]
+            end = match.end()
+    shown = "".join([*pieces, text[end:]])
+    if not _NO_LANGUAGE.search(shown):
+        return ranges
+    others = [match.span("core") for match in _OTHER.finditer(shown)]
+    return merge([*ranges, *others]) if others else ranges
 
 
 def adds_signs(source: str, translation: str, sign: regex.Pattern[str] = SIGN) -> bool:
@@ -323,3 +414,11 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
         else:
             merged.append((start, end))
     return merged
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a piece of text to keep, see `KINDS`."""
+    for name, kind in KINDS.items():
+        if any(regex.match(expression, text, regex.V1) for expression in kind.expressions):
+            return name
+    return "other"

@@ -14,6 +14,7 @@ from vanilla_transformer.text.protection import (
     are_two_words,
     find_protected,
     find_texts,
+    kind_of,
     locate,
     merge,
 )
@@ -90,7 +91,42 @@ def test_find_protected_finds_each_example(example):
         # Qt's placeholders touch words if no conversion of printf fits.
         ("%1timed %1MB %1ms %12ago %L1abc %1Link", ["%1", "%1", "%1", "%12", "%L1", "%1"]),
         ("%1s %1d %10d %5jd %1td %1Lf %1$s %n", None),
-        ("50 %ig 100%ige 5%1 5 %1 %nabc %1_a %1% %1.5", ["100", "1.5"]),
+        ("50 %ig 100%ige 5%1 5 %1 %nabc %1_a %1% %1.5", ["100", "%1_a", "1.5"]),
+        # Signs that no writing has, and shapes of code
+        (
+            "The [X5X] file ⟦1⟧ [[1]] ##NAME## $USER$!",
+            ["[X5X]", "⟦1⟧", "[[1]]", "##NAME##", "$USER$"],
+        ),
+        (
+            "Use -v, --verbose (or '--quiet') and pip install -U x",
+            ["-v", "--verbose", "--quiet", "-U"],
+        ),
+        (
+            "See index.html, foo() (or bar()). Press Ctrl+C",
+            ["index.html", "foo()", "bar()", "Ctrl+C"],
+        ),
+        ("Pct_Paid_on_Time PATH= C++ C# std::string git(1) x->y a|b x^2 {name}.txt --a=<b>", None),
+        (
+            "[b]Note[/b] [method foo] [url=https://a.b]it[/url]",
+            ["[b]", "[/b]", "[method foo]", "[url=https://a.b]", "[/url]"],
+        ),
+        ("使用--all选项和-v", ["--all", "-v"]),
+        ('Call print("x") now', ['print("x")']),
+        (r"\p and \v 1", [r"\p", r"\v"]),
+        ("f(g(x='a')) then", ["f(g(x='a'))"]),
+        (
+            ":ref:`the page <target>` and `link <http://a>`_",
+            [":ref:`", "<target>`", "`", "<http://a>`_"],
+        ),
+        (
+            "the C++-Compiler and foo()'s x index.html에서 使用--all选项",
+            ["C++", "foo()", "index.html", "--all"],
+        ),
+        (
+            "$11 000 or 12 000 000,50 kr, $100, $5 and $2.50",
+            ["$11 000", "12 000 000,50", "$100", "$5", "2.50"],
+        ),
+        ("%1 of %12", ["%1", "%12"]),
         ("예:https://a.b 注意:URL 기타/a/b 3.5-inch R&D; Q&A;", ["https://a.b", "3.5"]),
     ],
 )
@@ -102,8 +138,12 @@ def test_find_protected_finds_fields_whole(text, expected):
 
 
 ORDINARY = ["50 % sind", "50 %ige", "e.g.", "and/or", "#1", "Note: name", "he /she", "km/h"]
-ORDINARY += ["100% sure", "50%discount", "C#", "a < b", "R&D", ":D", "I'm @ home"]
+ORDINARY += ["100% sure", "50%discount", "a < b", "R&D", ":D", "I'm @ home"]
 ORDINARY += ["5 %, 7 %", "%-Satz", "www", "a: b", "{ a b }", "1 / 2", "Tel. 12"]
+ORDINARY += ["%88 puan", "%80'ini", '"true":ksi', "Excalidraw+:aan", "AT&T", "drag&drop", "[1]"]
+ORDINARY += ["35°W", "60km/h", "UTC+1", "18+", "p.m.", "z.B.", "a.k.a.", "Ph.D.s"]
+ORDINARY += ["(s)he", "file(s)", "Tom -and -Ann", "well--I", "[laughs]", "{see below}", "*no*"]
+ORDINARY += ["- Yes. -I know.", "-Hola", "…and", "wait...what", "U.S.-based", "gut^^", "_so_", "<3"]
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -121,7 +161,21 @@ EXPRESSIONS = [expression for kind in KINDS.values() for expression in kind.expr
 def test_find_protected_takes_the_first_expression_of_the_table_that_fits(text):
     expressions = "|".join(f"(?:{expression})" for expression in EXPRESSIONS)
     plain = regex.compile(f"(?:{expressions})++", regex.V1)
-    assert find_protected(text) == [match.span() for match in plain.finditer(text)]
+    text += " %1"  # without one, %88 is a percentage
+    ranges = find_protected(text)
+    named = [match.span() for match in plain.finditer(text)]
+    assert merge([*ranges, *named]) == ranges  # or within a run that is no language
+    for span in {*ranges}.difference(named):
+        assert regex.search(r"[_=\\|+#:\-(.*^~<{@}$]", text[slice(*span)])
+
+
+KINDS_OF = {"%1$s": "placeholder", "[X5X]": "placeholder", "$11 000": "number", "--all": "other"}
+KINDS_OF |= {"https://a.b/{x}": "url", "`a b`": "code", "[/b]": "tag", "index.html": "other"}
+
+
+@pytest.mark.parametrize(("text", "kind"), KINDS_OF.items())
+def test_kind_of_names_the_kind_of_a_piece(text, kind):
+    assert kind_of(text) == kind
 
 
 @pytest.mark.parametrize(
@@ -165,6 +219,9 @@ def test_merge_joins_ranges_that_overlap_and_not_those_that_touch():
 
 HARD = ["{a,b,", "{a,b,{}", "'{", "{", "%(", "`", "/a", "<a ", "1 ", "+1 ", "C:\\a "]
 HARD += ["v1.", "%a%", "a.", "1.1.1-", "https://a{"]
+HARD += ["a_", "(a", "[a", "((", "))", "'-A", "-A", "--", "f(a", "f((", "|a", "##", "1 000 "]
+HARD += ["a--b."]
+HARD += ["`a <", ":a:", "$a", "[[", "[b", "a.b.", "\\", ":a", "f(_", "000 ", "f(a)(", "x:a"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from vanilla_transformer.data.readers.gettext_catalogs import (
     read_catalog,
     read_messages,
     strings_of,
+    uses_access_keys,
 )
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import FORMAT_OF_ENDING
@@ -46,9 +47,10 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
         order = 1
     elif _are_of(named, languages[::-1]):
         order = -1
+    has_keys = any(uses_access_keys(str(unit.source)) for unit in store.units)
     for unit in store.units if order else ():
         if unit.istranslatable():
-            sources, targets = strings_of(unit.source), strings_of(unit.target)
+            sources, targets = strings_of(unit.source, has_keys), strings_of(unit.target, has_keys)
             has_pairs |= unit.istranslated()
             if not unit.istranslated():
                 targets = [""]
@@ -72,9 +74,10 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
             f"The two files of {corpus.spec.name} must have messages with the same keys, they have "
             "none."
         )
+    has_keys = any(map(uses_access_keys, sources.values()))
     for key in sources | targets:
-        (source,) = strings_of(sources.get(key, ""))
-        (target,) = strings_of(targets.get(key, ""))
+        (source,) = strings_of(sources.get(key, ""), has_keys)
+        (target,) = strings_of(targets.get(key, ""), has_keys)
         yield SentencePair(_write_on_line(source), _write_on_line(target))
 
 

@@ -14,7 +14,10 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
 
 # The mark of the letter that chooses an item of a menu, as in &File and _File, but not in &amp;
-ACCELERATOR = r"(?<=\A|[\s(])[&_](?=\p{L})(?!\w*[;=_(])"
+ACCESS_KEY = r"(?<![^\s(])&(?=\p{L})(?!\w*[;=_(])"
+ACCELERATOR = rf"{ACCESS_KEY}|(?<![^\s(])_(?=\p{{L}})(?!\w*[;=_(])"
+# One in the text of a file, after a quotation mark, a tag or a key
+_ACCESS_KEY_IN_FILE = regex.compile(r"(?<![^\s(\"=:>])&(?:amp;)?(?=\p{L})(?!\w*[;=_(])")
 MESSAGE_FORMAT = regex.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
 # But no files and names of controls
 RESX_TEXTS = "data[not(@type or @mimetype or starts-with(@name, '>>'))]"
@@ -22,8 +25,10 @@ _STRINGS = regex.compile(
     r'(?P<kept>"(?:[^"\\]|\\.)*+(?:"|\Z)|;)|/\*.*?(?:\*/|\Z)|//[^\n]*+|\s++', regex.DOTALL
 )
 _ATTRIBUTE = regex.compile(r"(?:\A|\n)(\.[a-zA-Z][\w-]*) =\s")  # of a message of Fluent
-# As in E&xit, but not in AT&T
+# As in E&xit, but not in AT&T; and as in Prog&ram, which drag&drop looks like
+_AFTER_INITIAL = regex.compile(r"\b(\p{Lu})&(?=\p{Ll})(?!\w*[;=])")
 _WITHIN_WORD = regex.compile(r"\b(\p{Lu}|\p{L}*\p{Ll})&(?=\p{Ll})(?!\w*[;=])")
+_SHORT = 4  # words of a message that may have a mark within a word
 
 
 def read_catalog(text: str, form: str) -> Any:
@@ -102,10 +107,21 @@ def find_catalog_languages(store: Any, form: str) -> Direction:
     return Direction(source or None, target or None)
 
 
-def strings_of(text: Any) -> Sequence[str]:
+def uses_access_keys(text: str) -> bool:
+    """Return whether a file has messages with `&` before a word."""
+    return bool(_ACCESS_KEY_IN_FILE.search(text))
+
+
+def strings_of(text: Any, has_keys: bool = False) -> Sequence[str]:
     """Return the forms of a source or of a translation, of which plurals have several.
 
-    Accelerators begin a word.
+    Accelerators begin a word. Between two words, `&` is one only if the message is short and the
+    file has others.
     """
-    forms = getattr(text, "strings", [text])
-    return [_WITHIN_WORD.sub(r"&\1", str(plural_form or "")) for plural_form in forms]
+    moved = []
+    for plural_form in getattr(text, "strings", [text]):
+        message = str(plural_form or "")
+        may_be_within = has_keys and len(message.split()) <= _SHORT
+        expression = _WITHIN_WORD if may_be_within else _AFTER_INITIAL
+        moved.append(expression.sub(r"&\1", message))
+    return moved

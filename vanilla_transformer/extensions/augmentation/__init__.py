@@ -22,11 +22,10 @@ def change_corpus(
     data, training = texts.data, texts.training
     if texts.augmentations:
         tags = data.source_tags or ()
-        share = requested.pop("phrases", 0.0)
+        changes = dict(texts.augmentations)
+        share = changes.pop("phrases", 0.0)
         draw = partial(draw_phrase, common=find_common_words(training.dataset), tags=tags)
-        augment = find_augmentations(
-            texts.augmentations, training.dataset, training.key, texts.cache_dir, tags
-        )
+        augment = find_augmentations(changes, training.dataset, training.key, texts.cache_dir, tags)
         encode = partial(encode_sentences, tokenizer)
         corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens, share, draw)
     if data.bpe_dropout:

@@ -14,6 +14,7 @@ from vanilla_transformer.data.readers.gettext_catalogs import (
     find_catalog_languages,
     read_catalog,
     strings_of,
+    uses_access_keys,
 )
 from vanilla_transformer.decoding.protection.blocks import (
     OPEN,
@@ -77,12 +78,13 @@ class CatalogDocument(Document):
         self._target = language.replace("-", "_")
         if form == "ts":
             self._store.settargetlanguage(None if named.target else self._target)
+        has_keys = uses_access_keys(self._text)
         for unit in self._store.units:
             kind = _kind_of(unit)
             self._counts[kind] += 1
             if kind == OPEN:
                 forms = self._plural_forms(unit) if unit.hasplural() else [0]
-                used, sources = sorted({*forms}), strings_of(unit.source)
+                used, sources = sorted({*forms}), strings_of(unit.source, has_keys)
                 positions = [used.index(form) for form in forms]
                 self._units.append((unit, len(self.blocks), positions))
                 marks = f"{LINE_BREAK}|{ACCELERATOR}"

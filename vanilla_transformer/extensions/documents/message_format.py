@@ -5,11 +5,18 @@ Fluent and RESX.
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import regex
 
-from vanilla_transformer.data.readers.gettext_catalogs import MESSAGE_FORMAT, RESX_TEXTS
+from vanilla_transformer.data.readers.gettext_catalogs import (
+    ACCESS_KEY,
+    MESSAGE_FORMAT,
+    RESX_TEXTS,
+    strings_of,
+    uses_access_keys,
+)
 from vanilla_transformer.decoding.protection.blocks import (
     Block,
     SpanBuilder,
@@ -25,10 +32,11 @@ from .line_breaks import ITEM, find_space
 from .message_keys import Entries, Entry, group_entries, read_json_entries
 from .source_text import Place, SourceDocument
 from .wrapped_text import WrappedText
-from .xml_format import MarkupDocument
+from .xml_format import ACCESS_KEY_IN_XML, MARKUP, MarkupDocument
 
 # Looked for once in a run of spaces, and before an item of a list
 LINE_BREAK = rf"(?<!\s)(?:\A\s++{ITEM}?|\A{ITEM}|[^\S\n]*+\n\s*+{ITEM}?|\s++\Z)"
+_MARKS = rf"{LINE_BREAK}|{ACCESS_KEY}"
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(
@@ -122,7 +130,8 @@ class MessageDocument(SourceDocument):
 
 class ValuesDocument(MessageDocument):
     """
-    The values of a text of pairs, but of JSON those in keys that begin with `@`, as in ARB.
+    The values of a text of pairs, but of JSON those in keys that begin with `@`, as in ARB, and
+    in messages of Chrome those that are no `message`.
 
     Args:
         direction: `@@locale` becomes the target language, if it is known.
@@ -139,8 +148,9 @@ class ValuesDocument(MessageDocument):
         # As Java reads them, unless all of the file has single ones
         has_doubled = "''" in formats or "'" not in formats
         self._doubles_apostrophes = form == "properties" and has_doubled
+        has_keys, is_chrome = uses_access_keys(self.text), False
         if form == "json":
-            load_json(self.text)
+            is_chrome = _are_of_chrome(load_json(self.text))
         for match in VALUES[form].finditer(self.text):
             value = match["value"]
             if match.lastgroup == "mistake":
@@ -149,11 +159,15 @@ class ValuesDocument(MessageDocument):
                 keys = [*keys, ""] if match[0] == "{" else keys[:-1]
             elif form == "json" and match["key"] is not None:
                 keys[-1] = json.loads(match["key"])
+            elif is_chrome and (value is None or keys[2:] != ["message"]):
+                continue
             elif value is not None and not any(key.startswith("@") for key in keys):
                 message = self._read(value, match.start("value"))
+                if has_keys:
+                    (message,) = strings_of(message, has_keys)
                 # Such as half an emoji, which no model reads.
                 if not has_invalid_unicode(message):
-                    builder = add_lines(SpanBuilder(keeps_space=True), message)
+                    builder = add_lines(SpanBuilder(keeps_space=True), message, _MARKS)
                     self._add_block(builder, Place(*match.span("value")))
             elif keys[-1] == "@@locale" and value and direction.target:
                 language = name_language(direction.target).replace("-", "_")
@@ -210,6 +224,15 @@ class ValuesDocument(MessageDocument):
                 start = match.start()  # after the comment about the file
         end = start if entries else len(self.text.rstrip())
         return group_entries(entries, self.text, end)
+
+
+def _are_of_chrome(messages: object) -> bool:
+    """Return whether the content of a JSON file is messages of an extension of Chrome."""
+    return (
+        isinstance(messages, dict)
+        and bool(messages)
+        and all(isinstance(value, dict) and "message" in value for value in messages.values())
+    )
 
 
 class FluentDocument(MessageDocument):
@@ -279,6 +302,7 @@ class ResxDocument(MarkupDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
+        self.spelling = partial(Place, special=rf"{ACCESS_KEY_IN_XML}|{MARKUP}")
         root = self.tokens[self.root].element
         if root.tag != "root":
             raise UserError(f"The root element must be <root>, got <{root.tag}>.")

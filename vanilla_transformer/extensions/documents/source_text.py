@@ -29,8 +29,8 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
-from .wrapped_text import WrappedText
 from .message_keys import Entries
+from .wrapped_text import WrappedText
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
 # quotation marks.
@@ -191,7 +191,8 @@ class Place:
         wraps: The line ends within sentences of a message.
         special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is
             a character after a backslash, `line` and `break` are line breaks, `hidden` parts
-            texts, too, `space` is between words, and `plain` is text after all.
+            texts, too, `key` is the mark of a letter, `space` is between words, and `plain` is text
+            after all.
     """
 
     start: int

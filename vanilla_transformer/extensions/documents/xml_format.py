@@ -52,8 +52,11 @@ _PREFIX = re.compile(r"(?<![\w.-])[\w.-]++(?=:)")
 _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
 _SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
 # https://developer.android.com/guide/topics/resources/string-resource
+MARKUP = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
+# The mark of the letter that chooses an item of a menu
+ACCESS_KEY_IN_XML = r"(?P<key>(?<![^\s(>\"])&amp;(?=[^\W\d_])(?!\w*[;=_(]))"
 _ANDROID = (
-    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?|(?<![^>]){ITEM})"
+    rf"{ACCESS_KEY_IN_XML}|(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>(?:(?<!\s)\s++)?\\n\s*+{ITEM}?|(?<![^>]){ITEM})"
     r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
 )
 
@@ -71,7 +74,7 @@ class MarkupDocument(SourceDocument, ABC):
         special: See [`Place`].
     """
 
-    special = f"(?P<hidden>{HIDDEN})|(?P<kept>{ENTITY})"
+    special = MARKUP
 
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")

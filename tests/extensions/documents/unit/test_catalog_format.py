@@ -124,7 +124,8 @@ ACCELERATORS = {
     "Save _as": "SAVE _AS",
     "AT&T": "AT&T",
     "a &amp; b": "A &amp; B",
-    "file_name": "FILE_NAME",
+    "file_name": "file_name",
+    "Use drag&drop": "USE DRAG&DROP",
     "Q&A": "Q&A",
     "__COUNT__ items": "__COUNT__ ITEMS",
     " ": " ",
@@ -134,6 +135,41 @@ ACCELERATORS = {
 @pytest.mark.parametrize(("source", "target"), ACCELERATORS.items())
 def test_accelerators_stay_before_a_word(source, target):
     assert f'\nmsgstr "{target}"' in translate(f'msgid "{source}"\nmsgstr ""\n', "po")
+
+
+WITHIN_WORDS = {
+    "Prog&ram": "&PROGRAM",
+    "You can use drag&drop here": "YOU CAN USE DRAG&DROP HERE",
+    "&Run": "&RUN",
+}
+
+
+@pytest.mark.parametrize("form", ["po", "json", "properties"])
+def test_an_access_key_is_within_a_word_in_short_messages_of_files_with_others(form):
+    lines = {"po": 'msgid "{}"\nmsgstr ""\n', "json": '"{}": "{}"', "properties": "{} = {}"}
+    joint = ",\n" if form == "json" else "\n"
+    texts = []
+    for number, source in enumerate(WITHIN_WORDS):
+        values = [source] if form == "po" else [f"k{number}", source]
+        texts.append(lines[form].format(*values))
+    text = joint.join(texts)
+    text = f"{{{text}}}" if form == "json" else text
+    translated = translate(text, form)
+    assert all(target in translated for target in WITHIN_WORDS.values())
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("resx", "<root><data name='a'><value>{}File now</value></data></root>"),
+        ("xml", "<resources><string name='a'>{}File now</string></resources>"),
+    ],
+)
+def test_an_access_key_stays_before_its_word_in_xml(form, text):
+    source = text.format("&amp;")
+    assert translate(source, form) == source.replace("File now", "FILE NOW")
+    builder = parse_document(source, form).blocks[0]
+    assert builder.text == "File now"
 
 
 def test_ts_is_filled_and_stays_unfinished():

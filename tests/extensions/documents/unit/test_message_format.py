@@ -73,6 +73,17 @@ def translate(text, form, direction=NO_DIRECTION):
     return translate_document(text, form, shout, AbbreviationSplitter(), direction=direction)
 
 
+def test_only_the_message_is_translated_in_messages_of_chrome():
+    entry = '{"message": "Hello $USER$ and you", "description": "Shown", "placeholders": '
+    text = f'{{"a": {entry}{{"user": {{"content": "$1", "example": "Cira"}}}}}}}}'
+    expected = text.replace("Hello", "HELLO").replace("and you", "AND YOU")
+    assert translate(text, "json") == expected
+    assert (
+        translate('{"a": {"message": "b"}, "c": "d"}', "json")
+        == '{"a": {"message": "B"}, "c": "D"}'
+    )
+
+
 @pytest.mark.parametrize("form", TEXTS)
 @pytest.mark.parametrize("style", ["\n", "\r\n"])
 def test_values_are_translated_and_all_else_stays(form, style):

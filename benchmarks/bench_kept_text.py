@@ -7,7 +7,7 @@ Measure which text is kept from translation: too much of plain sentences, and en
 `--plain` takes text files, one sentence a line, and prints how many sentences of 1,000 have a
 false alarm: a piece that is kept and is no number, address or emoji.
 
-`--software` takes catalogs and documentation. What must be kept is told by others: the fields of a
+`--software` takes catalogs and documentation. Others say what must be kept: the fields of a
 message by its flag in PO, and words by their role or as literals in reStructuredText and Markdown.
 The words are shown without their markup, as a reader sees them.
 """

@@ -11,20 +11,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
-    "vanilla_transformer/*.py": 2465,
-    "vanilla_transformer/cli": 1434,
+    "vanilla_transformer/*.py": 2470,
+    "vanilla_transformer/cli": 1470,
     "vanilla_transformer/data": 3217,
-    "vanilla_transformer/decoding": 6884,
+    "vanilla_transformer/decoding": 6943,
     "vanilla_transformer/evaluation": 1118,
-    "vanilla_transformer/extensions": 10505,
+    "vanilla_transformer/extensions": 11185,
     "vanilla_transformer/publishing": 917,
-    "vanilla_transformer/text": 961,
+    "vanilla_transformer/text": 1070,
     "vanilla_transformer/training": 3127,
     "vanilla_transformer/files": 951,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 41982,
+    "tests": 42798,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -311,24 +311,25 @@ _MOST_DOUBTS = 5  # that a line lists
 
 
 def report_doubts(
-    places: Iterable[str], doubts: Mapping[int, Sequence[str]], total: object, fails: bool
+    positions: Iterable[str], doubts: Mapping[int, Sequence[str]], total: object, fails: bool
 ) -> None:
     """Print how many of the translations that were written have warnings, and the first ones, or
     refuse them.
 
     Args:
-        places: Names of the doubtful ones.
+        positions: Names of the doubtful ones.
     """
-    rows = islice(zip(places, doubts.values(), strict=True), _MOST_DOUBTS)
-    shown = ", ".join(f"{place} ({', '.join(names)})" for place, names in rows)
-    found = f"{len(doubts)} of {total} translations have warnings: {shown}"
+    examples = []
+    for position, names in islice(zip(positions, doubts.values(), strict=True), _MOST_DOUBTS):
+        examples.append(f"{position} ({', '.join(names)})")
+    summary = f"{len(doubts)} of {total} translations have warnings: {', '.join(examples)}"
     if doubts and fails:
         raise UserError(
-            f"With --fail_on_warnings none may have one, but {found}. The output is written. Check "
-            "them."
+            f"With --fail_on_warnings none may have one, but {summary}. The output is written. "
+            "Check them."
         )
     if doubts:
-        print(f"warning: {found}.", file=sys.stderr)
+        print(f"warning: {summary}.", file=sys.stderr)
 
 
 def _line_counter(bar: "tqdm", lines: int) -> Callable[[int, int], None]:

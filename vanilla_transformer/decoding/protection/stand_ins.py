@@ -200,8 +200,8 @@ def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns
             failures[word] += len(find_texts([word], translation)[word]) != 1
     kinds = []
     for candidates in (_NAMES, _NUMBERS, _DOMAINS):
-        copied = [word for word in candidates if failures[word] <= _MOST_FAILURES]
-        kinds.append(tuple(sorted(copied, key=failures.__getitem__)))
+        words = [word for word in candidates if failures[word] <= _MOST_FAILURES]
+        kinds.append(tuple(sorted(words, key=failures.__getitem__)))
     return StandIns(*kinds)
 
 

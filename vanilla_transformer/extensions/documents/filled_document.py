@@ -74,12 +74,11 @@ class FilledDocument(Document):
         positions = [position.start for position in source.places]
         positions += [start for start, *_, part in source.parts for _ in part.blocks]
         ranges = merge(of_source for _, of_source in self._parts)
-        self._numbers = [
-            number
-            for number, start in enumerate(positions)
-            if overlapping((start, start + 1), ranges)
-        ]
-        self.blocks = [source.blocks[number] for number in self._numbers]
+        self._numbers, self.blocks = list[int](), list[Block]()
+        for number, start in enumerate(positions):
+            if overlapping((start, start + 1), ranges):
+                self._numbers.append(number)
+                self.blocks.append(source.blocks[number])
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the translation with translated blocks."""
@@ -97,12 +96,15 @@ class FilledDocument(Document):
             names = ", ".join(self._kept[:_SHOWN]) + ", …" * (len(self._kept) > _SHOWN)
             self.summary += f" Kept, but not in the source: {len(self._kept)} ({names})."
         edits = list[Edit]()
+        added = ""
         for (start, end), of_source in self._parts:
             new = self._source.slice(*of_source)
-            edits.append((start, end, self._separate(new, start) if start == end else new))
-        added = "".join(new for *_, new in edits)
-        edits += self._existing.declare(added, self._source)
-        edits = [(start, end, new.replace("\n", _NEW_LINE)) for start, end, new in edits]
+            if start == end:
+                new = self._separate(new, start)
+            added += new
+            edits.append((start, end, new.replace("\n", _NEW_LINE)))
+        for start, end, new in self._existing.declare(added, self._source):
+            edits.append((start, end, new.replace("\n", _NEW_LINE)))
         mark, line_end, _ = unify_line_ends(self._text)
         line_ends = iter(re.findall(LINE_END, self._text))
         filled = re.sub("\n", lambda _: next(line_ends), self._existing.splice(edits))

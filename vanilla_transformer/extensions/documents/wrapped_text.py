@@ -11,6 +11,7 @@ from typing import NamedTuple
 from vanilla_transformer.decoding.protection.blocks import (
     Block,
     Document,
+    Span,
     unify_line_ends,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
@@ -169,13 +170,22 @@ def wrap_block(source: Block, block: Block) -> Block:
     if not wraps or block.text.casefold() == source.text.casefold():
         return block
     starts = [0, *(span.end for span in source.spans if span.breaks)]
-    marks = {bisect_right(starts, wrap.start): wrap for wrap in wraps}
-    edges = sorted([*starts, *(wrap.start for wrap in wraps)])
-    lines = [source.text[low:high].strip() for low, high in pairwise(edges)]
-    width = max(map(count_columns, lines))
-    spans = [span for span in block.spans if not span.wraps]
-    kept = merge([*find_protected(block.text), *((span.start, span.end) for span in spans)])
-    edges = [0, *(span.start for span in spans if span.breaks), len(block.text)]
+    marks, edges = dict[int, Span](), [*starts]
+    for mark in wraps:
+        marks[bisect_right(starts, mark.start)] = mark
+        edges.append(mark.start)
+    edges.sort()
+    width = 0
+    for low, high in pairwise(edges):
+        width = max(width, count_columns(source.text[low:high].strip()))
+    spans, kept = list[Span](), find_protected(block.text)
+    edges = [0]
+    for span in block.spans:
+        if not span.wraps:
+            spans.append(span)
+            kept.append((span.start, span.end))
+            edges += [span.start] * span.breaks
+    kept, edges = merge(kept), [*edges, len(block.text)]
     for number, mark in marks.items():
         end, last = edges[number - 1], edges[number]
         for line in wrap(block.text[end:last], width)[:-1]:

@@ -515,7 +515,8 @@ class _Translator:
             async with asyncio.timeout(self.limits.request_seconds):
                 for code, places in positions.items():
                     if code == question.target:  # nothing is to be translated
-                        rows |= {place: [texts[place]] * num_hypotheses for place in places}
+                        for position in places:
+                            rows[position] = [texts[position]] * num_hypotheses
                         continue
                     texts_of_code = [question.texts[position] for position in places]
                     part = {"q": texts_of_code, "source": code}

@@ -16,7 +16,7 @@ import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.text.protection import KINDS, WORD_CHARACTER, Range, find_texts
+from vanilla_transformer.text.protection import WORD_CHARACTER, Range, find_texts, kind_of
 
 _NAMES = ("Tom", "Maria", "Anna", "John", "David", "Peter", "Julia", "Robert", "Paul", "Daniel")
 _NUMBERS = ("47", "83", "26", "64", "38", "92", "57", "75")
@@ -86,8 +86,11 @@ _NUMBER_FIELD = regex.compile(
     r"%(?:\d+\$)?[-+0# ]*\d*(?:hh?|ll?|[jztLq])?[diuxX]|%n|%L\d|%\(n\w*\)d"
     r"|[%#$@]?\{{1,2}\s*[%$]?(?:n|num|number|count|total|size|amount)\s*\}{1,2}"
 )
-# Tags and entities without a word, and codes that close
-_NO_WORD = regex.compile(r"</.*|<(?:br|hr|img|wbr|input)\b[^<>]*>|&[^;]*;|%%|\[/.*", regex.I)
+# Tags and entities without a word, BBCode, and marks around the text of a link
+_NO_WORD = regex.compile(
+    r"</.*|<(?:br|hr|img|wbr|input)\b[^<>]*>|&[^;]*;|%%|\[/?[a-z]+\b[^\[\]]*\]|:[\w:+-]+:`|(?:<.*>)?`_*",
+    regex.IGNORECASE,
+)
 _KINDS_OF_WORDS = {"url": "domains", "email": "domains", "emoji": None, "number": None}
 
 # Returns the translation of each source.
@@ -154,11 +157,11 @@ class StandIns(NamedTuple):
         text = source[start:end]
         if _NO_WORD.fullmatch(text):
             return None
-        for name, words in _KINDS_OF_WORDS.items():
-            if any(regex.fullmatch(form, text, regex.V1) for form in KINDS[name].expressions):
-                if name == "number" and attempt:
-                    return "numbers"
-                return words
+        kind = kind_of(text)
+        if kind == "number" and attempt:
+            return "numbers"
+        if kind in _KINDS_OF_WORDS:
+            return _KINDS_OF_WORDS[kind]
         touches = source[max(0, start - 1) : start] + source[end : end + 1]
         if _NUMBER_FIELD.fullmatch(text) or _BESIDE_WORD.search(touches):
             return "numbers"

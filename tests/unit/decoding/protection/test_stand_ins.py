@@ -30,6 +30,9 @@ WORDS = StandIns(("Tom", "Maria", "Peter"), ("47", "83"), ("example.com",))
         ("See https://a.example/x or me@mail.example.", ["example.com", "Tom"], None),
         ("In 12,345.60 {a} ran.", ["12,345.60", "Tom"], ["83", "Maria"]),
         ("I ran 🙂 <br>", None, None),
+        ("[b]Note[/b] see :ref:`the page <target>` now", None, None),
+        ("The [X5X] file", ["Tom"], ["Maria"]),
+        ("Use --force with index.html.", ["Tom", "Maria"], ["Maria", "Peter"]),
         ("{a} {b} {c} {d} {e} {f} ran.", None, None),
     ],
 )

@@ -332,12 +332,19 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return probe_stand_ins(partial(self._translate_plainly, direction), language)
 
     def _translate_plainly(self, direction: Direction, texts: Sequence[str]) -> list[str]:
-        """Return the translations that greedy search finds without the options of a request."""
+        """Return the translations that greedy search finds without the options of a request.
+
+        It is `generate()`, since an engine of its own might have to be compiled.
+        """
         languages = {"src_lang": direction.source, "tgt_lang": direction.target}
         greedy = {"num_beams": 1, "do_sample": False, **languages}
         options = TranslationOptions.resolve(greedy, {}, self.model.generation_config)
-        sentences = [Sentence(text, "", ()) for text in texts]
-        return [row[0].text for row in self.search(sentences, options, ignore)]
+        options = options.override(**self.inputs.forced(options))
+        sources = self.encode([*texts], options)
+        rows = self.generate_texts(
+            sources, len(sources), options.generate_kwargs, ignore, self.postprocess
+        )
+        return [row[0] for row in rows]
 
     def search(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report

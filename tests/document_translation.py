@@ -127,7 +127,10 @@ def by_texts(translate, masks=(), constrain=None, protect=True):
         texts = [sentence.text for sentence in sentences]
         phrases = []
         for sentence in sentences:
-            phrases.append([sentence.text[start:end] for start, end in sentence.kept])
+            kept_phrases = []
+            for start, end in sentence.kept:
+                kept_phrases.append(sentence.text[start:end])
+            phrases.append(kept_phrases)
         return to_rows(texts, constrain(texts, phrases))
 
     options = TranslationOptions(protect=protect)

@@ -183,7 +183,9 @@ def only_numbers(monkeypatch):
     """Let no translation of random weights have a warning but the first one of `WARNED`."""
 
     def find_warnings(source, text, *evidence):
-        return ["numbers"] if source == WARNED[0] else []
+        if source == WARNED[0]:
+            return ["numbers"]
+        return []
 
     monkeypatch.setattr(answers, "find_warnings", find_warnings)
 

@@ -88,12 +88,14 @@ def test_augmented_pairs_keep_links_of_words_that_stay_in_place(
 def test_phrases_have_the_links_of_their_own_words(corpus, alignments, tiny_tokenizer, tmp_path):
     """In this text the words of the target are in the reverse order."""
     lines = (corpus / "train.b").read_text().splitlines()
-    reversed_lines = [" ".join(reversed(line.split())) for line in lines]
-    (corpus / "train.b").write_text("\n".join(reversed_lines) + "\n")
-    rows = []
+    reversed_lines, rows = [], []
     for line in lines:
-        last = len(line.split()) - 1
-        rows.append(" ".join(f"{last - word}-{word}" for word in range(last + 1)))
+        words = line.split()
+        reversed_lines.append(" ".join(reversed(words)))
+        last = len(words) - 1
+        links = [f"{last - number}-{number}" for number in range(len(words))]
+        rows.append(" ".join(links))
+    (corpus / "train.b").write_text("\n".join(reversed_lines) + "\n")
     alignments.write_text("\n".join(rows) + "\n")
     options = {"train_alignments": alignments, "cache_dir": tmp_path, "augment": "{phrases: 1}"}
     texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)

@@ -66,8 +66,11 @@ def encoded(text_folder):
     numbers = {}
     for number, piece in enumerate(vocabulary):
         numbers.setdefault(piece, number)
-    sources = [pieces.encode(pair.source, out_type=str) for pair in PAIRS]
-    return [[numbers.get(piece, 0) for piece in source] for source in sources]
+    sources = []
+    for pair in PAIRS:
+        source = pieces.encode(pair.source, out_type=str)
+        sources.append([numbers.get(piece, 0) for piece in source])
+    return sources
 
 
 @pytest.fixture(scope="module", params=list(PACKAGES))

@@ -491,12 +491,15 @@ def test_expression_is_linear(name, shares):
 
 def find_phrases_of_copy(words: list[str]) -> list:
     """Return the phrases of a text where each word is aligned with itself and with the first."""
-    places = range(len(words))
-    return [
-        *find_phrases(words, words, {*zip(places, places, strict=True)}, ()),
-        *find_phrases(words, words, {(0, place) for place in places}, ()),
-        *find_phrases(words, words, {(place, 0) for place in places}, ()),
-    ]
+    to_itself, from_first, to_first = set(), set(), set()
+    for number in range(len(words)):
+        to_itself.add((number, number))
+        from_first.add((0, number))
+        to_first.add((number, 0))
+    phrases = []
+    for links in (to_itself, from_first, to_first):
+        phrases.extend(find_phrases(words, words, links, ()))
+    return phrases
 
 
 # What loops over a text of others, by its name.

@@ -479,7 +479,8 @@ def align(target, pairs):
 
     def translate(texts):
         (text,) = texts
-        words, others = (re.findall(r"\w+|[^\w\s]", side) for side in (text, target))
+        words = re.findall(r"\w+|[^\w\s]", text)
+        others = re.findall(r"\w+|[^\w\s]", target)
         links = []
         for number, other in pairs:
             start, begin = text.index(words[number]), target.index(others[other])
@@ -648,11 +649,14 @@ def test_block_translator_keeps_markup_at_text_that_survives(format, model, text
 def test_block_translator_tells_doubtful_blocks():
     def find_warnings(source, text, links):
         assert text == source.upper() and links
-        return ["copy", source[0]] if "dog" in source else []
+        if "dog" in source:
+            return ["copy", source[0]]
+        return []
 
     blocks = [Block("A dog. A dog. Two dogs."), Block("A cat."), Block("Dogs, one dog.")]
     translator = documents.BlockTranslator(by_texts(shout), SPLIT, True, find_warnings)
-    assert [block.text for block in translator(blocks)] == [block.text.upper() for block in blocks]
+    for block, answer in zip(blocks, translator(blocks), strict=True):
+        assert answer.text == block.text.upper()
     assert translator.doubts == {0: ["copy", "A", "T"], 2: ["copy", "D"]}
     translator(blocks[1:2])
     assert translator.doubts == {}

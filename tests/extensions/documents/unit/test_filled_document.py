@@ -51,9 +51,9 @@ CASES = [
 @pytest.mark.parametrize(("form", "source", "marked"), CASES)
 def test_missing_messages_are_written_where_the_source_has_them(form, source, marked):
     pieces = marked.split("¤")
-    edits = [piece.rpartition("⇒") for piece in pieces[1::2]]
     existing = expected = pieces[0]
-    for (old, _, new), rest in zip(edits, pieces[2::2], strict=True):
+    for edit, rest in zip(pieces[1::2], pieces[2::2], strict=True):
+        old, _, new = edit.rpartition("⇒")
         existing += old + rest
         expected += new + rest
     filled, summary = fill(source, existing, form)
@@ -97,7 +97,9 @@ def test_a_message_that_would_break_a_build_stays_open():
 
 
 def test_letters_are_escaped_as_the_existing_translation_escapes_them():
-    model = lambda texts: [("Ä", None) for _ in texts]  # noqa: E731
+    def model(texts):
+        return [("Ä", None)] * len(texts)
+
     for existing, expected in (("b=x", "a=\\u00c4\nb=x"), ("b=ä", "a=Ä\nb=ä")):
         assert fill("a=c\nb=d\n", existing, "properties", model)[0] == expected
     assert fill('{"a": "\\u00e4"}', '{"b": "ö"}', "json", model)[0] == '{"a": "Ä","b": "ö"}'

@@ -212,9 +212,12 @@ def test_markdown_escapes_no_more_where_it_writes_tags_of_html(rest):
         answers = []
         for text in texts:
             target = text.upper().replace("X (A) Y", "X(A)Y")
-            units = (re.finditer(r"\w+|[^\w\s]", side) for side in (text, target))
-            pairs = zip(*units, strict=True)
-            answers.append((target, [(*one.span(), *other.span(), 1.0) for one, other in pairs]))
+            words = re.finditer(r"\w+|[^\w\s]", text)
+            others = re.finditer(r"\w+|[^\w\s]", target)
+            links = []
+            for word, other in zip(words, others, strict=True):
+                links.append((*word.span(), *other.span(), 1.0))
+            answers.append((target, links))
         return answers
 
     assert translate(f"x **(a)** y {rest}", glue) == f"X<strong>(A)</strong>Y {rest}"

@@ -61,7 +61,9 @@ def test_open_messages_are_written_as_xcode_does(style):
         if note is not None:
             expected[key]["shouldTranslate"] = note
     forms = {"one": "%lld DOG", "few": "%lld DOGS", "many": "%lld DOGS", "other": "%lld DOGS"}
-    units = {category: unit(value, "needs_review") for category, value in forms.items()}
+    units = {}
+    for category, value in forms.items():
+        units[category] = unit(value, "needs_review")
     expected["dogs"]["localizations"]["pl"] = {"variations": {"plural": units}}
     text, summary = fill(write(MESSAGES, style))
     assert json.loads(text)["strings"] == expected
@@ -78,9 +80,13 @@ def test_lines_of_other_messages_stay():
     text = write(MESSAGES)
     filled, _ = fill(text, copy)
     left = iter(filled.splitlines())
-    kept = [line.rstrip(" {,") for line in text.splitlines() if line and '"new"' not in line]
+    kept = []
+    for line in text.splitlines():
+        if line and '"new"' not in line:
+            kept.append(line.rstrip(" {,"))
     kept.remove('            "value" : ""')
-    assert all(any(line.startswith(kept_line) for line in left) for kept_line in kept)
+    for kept_line in kept:
+        assert any(line.startswith(kept_line) for line in left), kept_line
 
 
 def test_a_message_that_would_break_a_build_stays_open():

@@ -139,9 +139,8 @@ def test_runs_of_docx_are_translated_with_their_properties(kind):
 
 
 def field(instruction, *runs):
-    begin, separate, end = (
-        f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")
-    )
+    character = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+    begin, separate, end = map(character.format, ("begin", "separate", "end"))
     code = f"<w:r>{BOLD}<w:instrText> {instruction} </w:instrText></w:r>"
     return "".join([begin, code, separate, *runs, end])
 

@@ -64,7 +64,11 @@ class Weblate:
 def spellings(code: str) -> list[str]:
     """Return the codes of a language that Weblate looks for, the most special one first."""
     parts = code.split("_")
-    return ["-".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    codes = []
+    while parts:
+        codes.append("-".join(parts))
+        parts.pop()
+    return codes
 
 
 def mark(texts, options, format):
@@ -93,7 +97,9 @@ def test_weblate_finds_both_languages_of_a_direction():
         assert weblate.direction("en_GB", "de_AT") == ("en", "de")
         assert weblate.direction("en", "fr") is None
         listed = httpx.get(f"http://127.0.0.1:{server.address[1]}/languages").json()
-        assert [language["targets"] for language in listed] == [["de"], []]
+        english, german = listed
+        assert english["targets"] == ["de"]
+        assert german["targets"] == []
     with serving(directions=[Direction("en", "pt-BR")]) as server:
         assert Weblate(server.address).direction("en", "pt_BR") == ("en", "pt-BR")
 
@@ -142,7 +148,9 @@ def test_weblate_hears_that_a_service_is_busy():
         assert answer.headers["Retry-After"] == "1"
         assert "(--max_waiting)" in answer.json()["error"]
         slow.proceed.set()
-        assert [done.result() for done in answers] == [["A"], ["B"] * BATCH]
+        first, second = answers
+        assert first.result() == ["A"]
+        assert second.result() == ["B"] * BATCH
         assert weblate.translate(["c"]) == ["C"]
 
 

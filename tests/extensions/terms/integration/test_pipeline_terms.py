@@ -74,8 +74,11 @@ def test_exact_terms_constrain_only_what_lacks_one(translate, monkeypatch, answe
     searched = []
 
     def search(sentences, options, report):
-        searched.extend(bool(sentence.phrases) for sentence in sentences)
-        return [[Translation(answer)] for _ in sentences]
+        rows = []
+        for sentence in sentences:
+            searched.append(bool(sentence.phrases))
+            rows.append([Translation(answer)])
+        return rows
 
     monkeypatch.setattr(translate, "search", search)
     translate("A man is sleeping.", glossary={"man": "Mann"}, term_mode="exact", num_beams=2)

@@ -48,10 +48,14 @@ def test_probe_keeps_the_words_that_come_back():
     asked = []
 
     def translate(texts):
-        asked.extend(texts)
-        texts = [re.sub(r"\d+", "viele", text) for text in texts]
-        texts = [re.sub(r"Peter(?! is)", "Pjotr", text) for text in texts]
-        return [re.sub("I saw Anna", "Ich sah Anja", text) for text in texts]
+        answers = []
+        for text in texts:
+            asked.append(text)
+            answer = re.sub(r"\d+", "viele", text)
+            answer = re.sub(r"Peter(?! is)", "Pjotr", answer)
+            answer = re.sub("I saw Anna", "Ich sah Anja", answer)
+            answers.append(answer)
+        return answers
 
     words = probe_stand_ins(translate, "en_XX")
     names = ("Tom", "Maria", "John", "David", "Julia", "Robert", "Paul", "Daniel", "Anna")
@@ -84,9 +88,9 @@ def search(source, *answers, count=1, alignment=()):
     read, left = [], list(answers)
 
     def decode(sentences, options, report):
-        read.extend(sentence.text for sentence in sentences)
         rows = []
-        for _ in sentences:
+        for sentence in sentences:
+            read.append(sentence.text)
             rows.append([Translation(left.pop(0), alignment=alignment)] * count)
         return rows
 

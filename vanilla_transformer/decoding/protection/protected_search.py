@@ -209,13 +209,13 @@ class _Protected:
     def _is_linked(
         self, order: Sequence[int], spans: Sequence[Range], translation: Translation
     ) -> bool:
-        """Return whether texts that change their order are linked with their own places. A list of
-        three or more changes none unless links say so.
+        """Return whether texts keep their order, are two, or are linked with their own places: a list
+        changes its order only if links say so.
         """
-        if [*order] == sorted(order):
+        if len(order) < _LIST or [*order] == sorted(order):
             return True
         if not translation.alignment:
-            return len(order) < _LIST
+            return False
         sources = self._find_sources(spans, translation)
         linked = zip(self._places, sources, strict=True)
         return all(start <= source < end for (start, end), source in linked)

@@ -138,7 +138,7 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("![a]({{ b c }}/d.png) e", "![a]({{ b c }}/d.png) E"),
         ("[a b][c]\n\n[c]: {{ d e }}/f", "[A B][c]\n\n[c]: {{ d e }}/f"),
         ("a  \nb\\\nc", "A  \nB\\\nC"),
-        ("2 * 3 \\* snake_case [x] C#", "2 * 3 \\* SNAKE_CASE [X] C#"),
+        ("2 * 3 \\* snake_case [x] C#", "2 * 3 \\* snake_case [X] C#"),
         ("&lt;a&gt; & b", "&lt;a&gt; & B"),
         ("---\ntitle: My page\ndate: x\n---\n", "---\ntitle: MY PAGE\ndate: x\n---\n"),
         ("---\ntitle: 'My page' # old\n---", "---\ntitle: 'MY PAGE' # old\n---"),

@@ -209,8 +209,9 @@ class _Protected:
     def _is_linked(
         self, order: Sequence[int], spans: Sequence[Range], translation: Translation
     ) -> bool:
-        """Return whether texts keep their order, are two, or are linked with their own places: a list
-        changes its order only if links say so.
+        """Return whether texts keep their order, are two, or are linked with their own places.
+
+        A list changes its order only if links say so.
         """
         if len(order) < _LIST or [*order] == sorted(order):
             return True

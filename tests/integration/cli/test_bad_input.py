@@ -437,10 +437,10 @@ MISTAKES = {
     "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
     **{
         f"translate no/model --input a{ending}": "the code of a language or nothing, got a"
-        for ending in (".eml", ".tsv", ".vue", ".sub", ".py", ".1", ".de.xcstrings")
+        for ending in (".eml", ".tsv", ".vue", ".sub", ".py", ".1", ".de.stringsdict")
     },
-    "translate no/model --input a.YAML.gz": (
-        "got a.YAML.gz. Convert it, or say by --format how to read it"
+    "translate no/model --input a.TSV.gz": (
+        "got a.TSV.gz. Convert it, or say by --format how to read it"
     ),
     **{
         f"translate no/model --format xml --input a.en {flag}": (
@@ -463,7 +463,7 @@ MISTAKES = {
     ),
     "translate model --join_lines auto --json": r"With `--format wrapped \(by --join_lines\)` there is one",
     "translate model --join_lines yes --constraint x": r"--constraint is .*, but `--format` is wrapped \(by",
-    "translate model --join_lines auto --engine ray --input a --output b": "without samples and --format",
+    "translate model --join_lines auto --engine ray --input a --output b": "without samples, --fail_on_warnings and --format",
     "score model --source a.en --target a.de --output ./a.en": "must be another file than the inputs",
     "score model --source a.en --target a.de --output link": "must be another file than the inputs",
     "score model --source a.en --target a.de --output theirs.tsv": (

@@ -324,7 +324,8 @@ def write_block(
         for span in spans:
             text = read(start, span.start)
             for mark in span.children[:1]:
-                if mark.parts and mark.payload is not None and mark.start == span.start:
+                is_space = mark.parts and mark.start == mark.end == span.start
+                if is_space and mark.payload is not None:
                     text = text.removesuffix(" ")  # which the mark is
             if is_due or (span.space_before and last and not last.isspace()):
                 text, last = f"{text} ", " "

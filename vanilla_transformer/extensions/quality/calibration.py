@@ -47,15 +47,13 @@ class Agreement(NamedTuple):
 
 
 class CalibratedModel(NamedTuple):
-    """The calibration of a model, the limits of its warnings, the agreement on text left out of the
-    fit, and the words that stand in for text to keep in a direction.
+    """The calibration of a model, the limits of its warnings, and the agreement on text left out of
+    the fit.
     """
 
     calibration: Calibration
     limits: WarningLimits
     agreement: Agreement
-    direction: Direction
-    stand_ins: StandIns
 
 
 def calibrate(translate: "TranslationPipeline", pairs: Sequence[SentencePair]) -> CalibratedModel:
@@ -79,11 +77,7 @@ def calibrate(translate: "TranslationPipeline", pairs: Sequence[SentencePair]) -
     scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
     calibration = fit_calibration(features, scores)
-    limits = measure_limits(sources, targets)
-    options = translate.begin({}, None).options
-    direction = Direction(options.src_lang, options.tgt_lang)
-    stand_ins = translate.probe_stand_ins(direction)
-    return CalibratedModel(calibration, limits, agreement, direction, stand_ins)
+    return CalibratedModel(calibration, measure_limits(sources, targets), agreement)
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
@@ -93,13 +87,19 @@ def check_enough(pairs: Sequence[SentencePair]) -> None:
         raise UserError(f"There must be {enough}, to calibrate a model, got {len(pairs)}.")
 
 
-def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
+def store_calibration(
+    folder: str | Path, calibrated: CalibratedModel, direction: Direction, words: StandIns
+) -> None:
     """Write `confidence`, `warning_limits` and `stand_ins` to the configuration of a model folder,
     with the stand-ins of other directions that it has.
+
+    Args:
+        direction: Direction of the request.
+        words: Words that the model copies in it.
     """
     config = read_json(Path(folder) / CONFIG_NAME)
     stand_ins = config.get("stand_ins") or {}
-    stand_ins |= {direction_key(calibrated.direction): calibrated.stand_ins._asdict()}
+    stand_ins |= {direction_key(direction): words._asdict()}
     entries = {
         "confidence": asdict(calibrated.calibration),
         "warning_limits": asdict(calibrated.limits),

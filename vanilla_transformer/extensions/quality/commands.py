@@ -21,6 +21,7 @@ from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.atomic import write_text_atomically
 from vanilla_transformer.files.outputs import check_outputs
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
@@ -52,7 +53,10 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     check_enough(pairs)
     with open_model(options) as translate:
         calibrated = calibrate(translate, pairs)
-    store_calibration(folder, calibrated)
+        options_of_call = translate.begin({}, None).options
+        direction = Direction(options_of_call.src_lang, options_of_call.tgt_lang)
+        stand_ins = translate.probe_stand_ins(direction)
+    store_calibration(folder, calibrated, direction, stand_ins)
     for name, weight in calibrated.calibration.weights.items():
         print(f"{name}: weight {weight:.4f}")
     limits, agreement = calibrated.limits, calibrated.agreement
@@ -64,7 +68,7 @@ def calibrate_command(arguments: Sequence[str]) -> None:
         "On sentences left out of the fit, the confidence has Spearman's correlation "
         f"{agreement.correlation:.3f} to chrF and calibration error {agreement.error:.3f}."
     )
-    words = chain.from_iterable(calibrated.stand_ins)
+    words = chain.from_iterable(stand_ins)
     print(f"stand-ins for text to keep: {', '.join(words) or 'none'}")
     print(f"{folder}/config.json has `confidence`, `warning_limits` and `stand_ins`.")
 

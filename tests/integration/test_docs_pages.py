@@ -127,6 +127,10 @@ def run_command(line, monkeypatch):
         text = Path(words[index + 1]).read_text()
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         words = words[:index]
+    # Random weights write what has warnings.
+    keeping = {"distill": "--no_drop_warnings", "back-translate": "--keep_warnings"}
+    if keeping.get(words[0], words[0]) not in words:
+        words.append(keeping[words[0]])
     AcceleratorState._reset_state(reset_partial_state=True)
     if line.startswith("python "):
         runpy.run_path(str(ROOT / words[0]))["EXPERIMENT"].main(words[1:])

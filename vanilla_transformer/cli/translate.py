@@ -164,12 +164,6 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     output: Output | None = Field(
         None, description="Write to this file, once it is complete, instead of standard output."
     )
-    existing: str | None = Field(
-        None,
-        description="Translation of an earlier version of the --input, in a format of messages "
-        "with keys. It is written with what it lacks translated, and stays as it is elsewhere; it "
-        "may be the --output itself.",
-    )
     resume: bool = Field(False, description="Continue an interrupted `--output`.")
     as_json: bool = Field(
         False,
@@ -193,14 +187,20 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
     batch_size: Count = Field(32, description="Sentences per batch.")
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
-    fail_on_warnings: bool = Field(
-        False,
-        description="End with an error if a translation has a warning, once all are written.",
-    )
     format: str = Field(
         "",
         description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, "
         "whose markup is kept. By default the ending of --input decides.",
+    )
+    existing: str | None = Field(
+        None,
+        description="Translation of an earlier version of the --input, in a format of messages "
+        "with keys. It is written with what it lacks translated, and stays as it is elsewhere; it "
+        "may be the --output itself.",
+    )
+    fail_on_warnings: bool = Field(
+        False,
+        description="End with an error if a translation has a warning, once all are written.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",

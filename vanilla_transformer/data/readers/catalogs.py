@@ -10,9 +10,9 @@ import regex
 from vanilla_transformer.data.readers.gettext_catalogs import (
     ACCELERATOR,
     find_catalog_languages,
+    pair_strings,
     read_catalog,
     read_messages,
-    strings_of,
     uses_access_keys,
 )
 from vanilla_transformer.errors import UserError
@@ -50,7 +50,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     has_keys = any(uses_access_keys(str(unit.source)) for unit in store.units)
     for unit in store.units if order else ():
         if unit.istranslatable():
-            sources, targets = strings_of(unit.source, has_keys), strings_of(unit.target, has_keys)
+            sources, targets = pair_strings(unit.source, unit.target, has_keys)
             has_pairs |= unit.istranslated()
             if not unit.istranslated():
                 targets = [""]
@@ -76,8 +76,7 @@ def parse_messages(corpus: OpenCorpus) -> Iterator[SentencePair]:
         )
     has_keys = any(map(uses_access_keys, sources.values()))
     for key in sources | targets:
-        (source,) = strings_of(sources.get(key, ""), has_keys)
-        (target,) = strings_of(targets.get(key, ""), has_keys)
+        (source,), (target,) = pair_strings(sources.get(key, ""), targets.get(key, ""), has_keys)
         yield SentencePair(_write_on_line(source), _write_on_line(target))
 
 

@@ -112,6 +112,13 @@ def uses_access_keys(text: str) -> bool:
     return bool(_ACCESS_KEY_IN_FILE.search(text))
 
 
+def pair_strings(source: Any, target: Any, has_keys: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the forms of a source and of its translation, which has an accelerator if it does."""
+    sources = strings_of(source, has_keys)
+    has_key = has_keys or any(regex.search(ACCESS_KEY, message) for message in sources)
+    return sources, strings_of(target, has_key)
+
+
 def strings_of(text: Any, has_keys: bool = False) -> Sequence[str]:
     """Return the forms of a source or of a translation, of which plurals have several.
 

@@ -23,6 +23,7 @@ from .source_text import Place
 
 _LOCALE = re.compile(r"[a-z]{2}(?:[-_]\w++)?")
 _LINE = re.compile("^(?=.)", re.MULTILINE)
+_DEEPEST = 100  # beyond which the parser takes the square of the depth
 _TEXT = "tag:yaml.org,2002:str"
 
 
@@ -38,6 +39,7 @@ class YamlDocument(MessageDocument):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
         self._styles = dict[int, tuple[str | None, bool]]()
+        depth = 0
         try:
             for event in yaml.parse(self.text, Loader=yaml.SafeLoader):
                 anchor = getattr(event, "anchor", None)
@@ -45,6 +47,10 @@ class YamlDocument(MessageDocument):
                     raise UserError(
                         f"YAML must have no anchors and aliases, got {anchor}. Write the texts out."
                     )
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                depth -= isinstance(event, yaml.CollectionEndEvent)
+                if depth > _DEEPEST:
+                    raise UserError(f"YAML must be nested {_DEEPEST} times at most, got more.")
             root = yaml.compose(self.text, Loader=yaml.SafeLoader)
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())

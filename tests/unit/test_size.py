@@ -14,9 +14,9 @@ STATEMENTS = {
     "vanilla_transformer/*.py": 2470,
     "vanilla_transformer/cli": 1471,
     "vanilla_transformer/data": 3217,
-    "vanilla_transformer/decoding": 6945,
+    "vanilla_transformer/decoding": 6946,
     "vanilla_transformer/evaluation": 1118,
-    "vanilla_transformer/extensions": 11201,
+    "vanilla_transformer/extensions": 11205,
     "vanilla_transformer/publishing": 917,
     "vanilla_transformer/text": 1070,
     "vanilla_transformer/training": 3127,
@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 42879,
+    "tests": 42884,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -22,9 +22,14 @@ def test_load_yaml_refuses_keys_and_aliases(text, words):
 
 
 def test_load_yaml_grows_with_the_number_of_keys():
+    """The fastest of three turns counts, since other work on the machine slows some."""
     times = []
     for count in (2_000, 8_000):
-        start = time.process_time()
-        load_yaml("".join(f"key{number}: 1\n" for number in range(count)))
-        times.append(time.process_time() - start)
+        text = "".join(f"key{number}: 1\n" for number in range(count))
+        turns = []
+        for _ in range(3):
+            start = time.process_time()
+            load_yaml(text)
+            turns.append(time.process_time() - start)
+        times.append(min(turns))
     assert times[1] < 6 * times[0]

@@ -127,7 +127,7 @@ def run_command(line, monkeypatch):
         text = Path(words[index + 1]).read_text()
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         words = words[:index]
-    # Random weights write what has warnings.
+    # Random weights write texts with warnings.
     keeping = {"distill": "--no_drop_warnings", "back-translate": "--keep_warnings"}
     if keeping.get(words[0], words[0]) not in words:
         words.append(keeping[words[0]])

@@ -28,7 +28,13 @@ def tokenize_constraint(tokenizer: "PreTrainedTokenizerBase", phrase: Any) -> Se
     text = phrase.strip() if isinstance(phrase, str) else phrase
     if isinstance(text, str) and text.endswith(_STEM) and ends_in_word(text.removesuffix(_STEM)):
         return tokenize_phrase(tokenizer, text.removesuffix(_STEM))
-    tokens = tokenize_phrase(tokenizer, phrase)
+    return close_word(text, tokenize_phrase(tokenizer, phrase))
+
+
+def close_word(text: str, tokens: Sequence[int]) -> Sequence[int]:
+    """Return the tokens of a text, as [`WholeWords`] if further letters would continue its last
+    word.
+    """
     return WholeWords(tokens) if ends_in_word(text) else tokens
 
 

@@ -19,8 +19,8 @@ from vanilla_transformer.pipeline_vanilla_transformer import (
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import find_protected, merge
 
-from .constraints import check_token_ids, encode_words, ends_in_word, tokenize_constraint
-from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords
+from .constraints import check_token_ids, close_word, encode_words, tokenize_constraint
+from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, sentence_ranges
@@ -153,8 +153,7 @@ class SentenceReader:
         words = " ".join(prefix.split())
         if not words:
             return []
-        tokens = encode_words(self._tokenizer, words, "A target prefix")
-        return WholeWords(tokens) if ends_in_word(words) else tokens
+        return close_word(words, encode_words(self._tokenizer, words, "A target prefix"))
 
 
 class TextValues:

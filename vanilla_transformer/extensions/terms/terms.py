@@ -19,8 +19,7 @@ from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.constraints import ends_in_word, tokenize_phrase
-from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords
+from vanilla_transformer.decoding.constraints import close_word, tokenize_phrase
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Encode
 from vanilla_transformer.decoding.sentences import Decode, Report, Sentence
@@ -166,9 +165,6 @@ def _constrained(
     for sentence, of_sentence in zip(sentences, matches, strict=True):
         phrases = list(sentence.phrases)
         for match in of_sentence:
-            tokens: Sequence[int] = tokenize_phrase(tokenizer, match.target)
-            if ends_in_word(match.target):
-                tokens = WholeWords(tokens)
-            phrases.append(tokens)
+            phrases.append(close_word(match.target, tokenize_phrase(tokenizer, match.target)))
         constrained.append(sentence._replace(phrases=phrases))
     return constrained

@@ -185,6 +185,12 @@ def describe_warnings(names: Iterable[str]) -> str:
     return "; ".join(f"{WARNINGS[name]} ({name})" for name in dict.fromkeys(names))
 
 
+def describe_doubts(names: Iterable[str]) -> str:
+    """Return the comment that a document has about a translation with warnings; nothing without."""
+    reasons = describe_warnings(names)
+    return reasons and f"Doubtful machine translation: {reasons}"
+
+
 def is_copy(source: str, translation: str) -> bool:
     """Return whether a long run of the words of the source is at least half of the translation."""
     # All pairs of equal words are compared, so only the first words of long texts count.

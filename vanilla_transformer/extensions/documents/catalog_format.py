@@ -29,7 +29,7 @@ from vanilla_transformer.decoding.protection.blocks import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
-from vanilla_transformer.text.translation_warnings import describe_warnings
+from vanilla_transformer.text.translation_warnings import describe_doubts
 from vanilla_transformer.text.xml_tree import DECLARATION
 
 from .message_format import LINE_BREAK, add_lines
@@ -113,8 +113,8 @@ class CatalogDocument(Document):
                 unit.target = written[number]
             unit.markfuzzy()
             names = chain.from_iterable(self.doubts.get(at, ()) for at in numbers)
-            if reasons := describe_warnings(names):
-                unit.addnote(f"Doubtful machine translation: {reasons}", origin="translator")
+            if comment := describe_doubts(names):
+                unit.addnote(comment, origin="translator")
         done = self._counts[OPEN] - count
         total = self._counts.total() - self._counts[""]
         done_of_all = f"Translated {done} of {total} messages."

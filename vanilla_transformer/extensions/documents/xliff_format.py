@@ -29,7 +29,7 @@ from vanilla_transformer.text.languages import (
     find_differences,
     name_language,
 )
-from vanilla_transformer.text.translation_warnings import describe_warnings
+from vanilla_transformer.text.translation_warnings import describe_doubts
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .line_breaks import ITEM
@@ -327,7 +327,7 @@ class XliffDocument(MarkupDocument):
             *_, last = (child for child in unit if local_name(child) in _BEFORE_NOTES)
             after = self.tokens[self._numbers[last]].after
             at, tags = self.tokens[after - 1].end, '<note from="vanilla-transformer">{}</note>'
-        return at, at, tags.format(f"Doubtful machine translation: {describe_warnings(names)}")
+        return at, at, tags.format(describe_doubts(names))
 
     def _join(
         self, unit: "_Element", segments: Sequence[XliffSegment], texts: Sequence[str | None]

@@ -213,9 +213,9 @@ class LineTranslator:
         shows_warnings = sys.stdout.isatty() and not (
             options.quiet or options.as_json or options.output
         )
-        # Warnings by the number of the line, and how many of them were printed
+        # Warnings by the number of the line, and those that were not printed yet
         self.warned: dict[int, list[str]] = {}
-        self._num_printed = 0
+        self._unprinted: dict[int, list[str]] = {}
         self.find_warnings = None
         if shows_warnings or options.fail_on_warnings:
             self.find_warnings = warning_finder(
@@ -246,7 +246,7 @@ class LineTranslator:
             for number, (source, row) in enumerate(zip(sources, rows, strict=True), shard.start):
                 text, links = row[0]["translation_text"], row[0].get("alignment", ())
                 if names := self.find_warnings(source, text, links):
-                    self.warned[number] = names
+                    self.warned[number] = self._unprinted[number] = names
         if options.as_json:
             lines = []
             for source, row in zip(sources, rows, strict=True):
@@ -300,11 +300,10 @@ class LineTranslator:
         """Print the warnings that were not printed yet."""
         from vanilla_transformer.text.translation_warnings import describe_warnings
 
-        rest = islice(self.warned.items(), self._num_printed, None)
-        for number, names in rest if self._shows_warnings else ():
+        for number, names in self._unprinted.items() if self._shows_warnings else ():
             location = "" if is_alone else f"line {number + 1}: "
             print(f"warning: {location}{describe_warnings(names)}.", file=sys.stderr, flush=True)
-        self._num_printed = len(self.warned)
+        self._unprinted.clear()
 
 
 _MOST_DOUBTS = 5  # that a line lists

@@ -41,12 +41,14 @@ def warning_finder(
     language = options.get("src_lang")
     trained = find_direction(tokenizer) if languages is None else languages.complete(language)
 
+    def is_spelled_out(source: str) -> bool:
+        ids = tokenizer(source, add_special_tokens=False)["input_ids"]
+        letters = [token.strip() for token in token_texts(tokenizer, ids, as_source=True)]
+        return len(letters) > 1 and max(map(len, letters)) <= 1
+
     def find(source: str, text: str, links: Sequence[Link]) -> list[str]:
         aligned_end = max((link.target_end for link in links), default=0)
-        in_capitals = source if source.isupper() else ""
-        ids = tokenizer(in_capitals, add_special_tokens=False)["input_ids"]
-        letters = [token.strip() for token in token_texts(tokenizer, ids, as_source=True)]
-        is_spelled = len(letters) > 1 and max(map(len, letters)) <= 1
+        is_spelled = source.isupper() and is_spelled_out(source)
         known = (limits, options.get("glossary"), language or trained.source)
         return find_warnings(source, text, *known, is_spelled, aligned_end)
 

@@ -449,10 +449,15 @@ def is_clearly_another(text: str, code: str) -> bool:
     return ranking[0][1] > CLEARLY * dict(ranking)[code]
 
 
+@cache
+def _has_identifier() -> bool:
+    return find_spec("py3langid") is not None
+
+
 def is_in_another_language(text: str, language: str | None) -> bool:
     """Return whether a text is clearly in another language, as far as the classifier is installed
     and knows this one.
     """
-    is_known = language and len(text) >= SHORTEST_IDENTIFIED and find_spec("py3langid")
+    is_known = language and len(text) >= SHORTEST_IDENTIFIED and _has_identifier()
     code = language_code(language) if is_known else None
     return code is not None and is_clearly_another(text, code)

@@ -22,6 +22,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_lan
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 
 from .html_format import HtmlDocument
+from .paragraphs import find_side
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
 
@@ -48,6 +49,12 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
+# Styles of slides, of which nothing but the direction of lines changes
+_STYLES = r"ppt/(?:presentation|(?:slide|notes)Masters/\w+|slideLayouts/\w+)\.xml"
+# Elements of DrawingML with a direction, and what it and alignments are called
+_DIRECTED = ["{*}pPr", "{*}defPPr", "{*}tblPr", *(f"{{*}}lvl{level}pPr" for level in range(1, 10))]
+_SIDES = {"0": "ltr", "false": "ltr", "1": "rtl", "true": "rtl"}
+_OTHER_SIDE = {"l": "r", "r": "l"}
 # Other fields than those below begin and end where they did.
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
@@ -62,6 +69,7 @@ _OURS = "vanilla-"
 _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
 _SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
 _LINK, _FIELD, _CODE = (f"{_OURS}{name}" for name in ("link", "field", "code"))
+_RUBY = f"{_OURS}ruby"
 # Fields whose text is part of a sentence; but for links it is kept.
 _FIELDS = dict.fromkeys(["MERGEFIELD", "NUMPAGES", "PAGE", "PAGEREF", "REF", "SEQ"], _FIELD)
 _FIELDS["HYPERLINK"] = _LINK
@@ -108,7 +116,7 @@ class ZipDocument(Document):
             raise UserError(
                 f"The file must be {name}, a zip, but it cannot be read: {error}."
             ) from None
-        self._parts = dict[str, tuple[SourceDocument, str]]()  # with their encodings
+        self._parts = dict[str, tuple[Document, str]]()  # with their encodings
         for name, (source, encoding) in sources.items():
             try:
                 self._parts[name] = kinds[name](source, direction), encoding
@@ -133,11 +141,13 @@ class ZipDocument(Document):
     def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
-        kind = XmlDocument if form == "odf" else RunDocument
+        kind = OpenDocument if form == "odf" else RunDocument
         parts = dict[str, Any]()
         for name in names:
             if re.fullmatch(_ZIP_FORMATS[form][2], name):
                 parts[name] = kind
+            elif form == "pptx" and re.fullmatch(_STYLES, name):
+                parts[name] = StyleDocument
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if form == "epub" else ()
         for package in [rootfile.get("full-path", "") for rootfile in packages]:
             parts[package] = PackageDocument
@@ -173,6 +183,39 @@ class PackageDocument(XmlDocument):
         if direction.target and (token := next(named, None)) and token.kind == "text":
             language = name_language(direction.target)
             self.replaced.append((token.start, token.end, language))
+
+
+class OpenDocument(XmlDocument):
+    """The blocks of a member of OpenDocument, whose styles say where lines begin."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text, direction)
+        for token in self.tokens:
+            prefix, _, name = token.name.rpartition(":")
+            if token.kind == "open" and name.endswith("-properties"):
+                style = local_name(token.element.getparent())
+                is_default = (style, name) == ("default-style", "paragraph-properties")
+                mode = f"{prefix}:writing-mode"
+                is_root = is_default or mode in self.attributes(token)
+                self.write_side(token, mode, is_root, ("lr-tb", "rl-tb"))
+
+
+class StyleDocument(Document):
+    """A member of PPTX without text for readers, whose styles say where lines begin."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        self._text, self._direction, self.blocks = text, direction, []
+        self._root = parse_xml(text).getroot()
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with the direction of the target language."""
+        from lxml import etree
+
+        if not _turn(self._root, self._direction):
+            return self._text
+        declaration = DECLARATION.match(self._text)
+        written = etree.tostring(self._root, encoding="unicode")
+        return (declaration[0] if declaration else "") + written
 
 
 class RunDocument(XmlDocument):
@@ -215,6 +258,7 @@ class RunDocument(XmlDocument):
         from lxml import etree
 
         root = parse_xml(super().render(blocks)).getroot()
+        is_turned = self.side == "rtl" != find_side(self._direction.source)
         for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
@@ -222,6 +266,9 @@ class RunDocument(XmlDocument):
             etree.strip_tags(paragraph, *names)
             if self.side and "word" in space:
                 _write_bidi(paragraph, space, self.side == "rtl")
+            elif is_turned and paragraph.find(f"{space}pPr") is None:
+                paragraph.insert(0, paragraph.makeelement(f"{space}pPr"))
+        _turn(root, self._direction)
         return self._declaration + etree.tostring(root, encoding="unicode")
 
     def _keep_ends(self, paragraph: "_Element", space: str) -> None:
@@ -289,10 +336,15 @@ class RunDocument(XmlDocument):
                     span = parent.makeelement(f"{space}{_SPAN}", {_STYLE: style})
                     parent.append(span)
                 texts[span].append(piece.xpath("string()"))  # also after comments
-            else:
-                part = run.makeelement(run.tag)
-                part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
+                continue
+            part, base = run.makeelement(run.tag), piece.find(f"{space}rubyBase")
+            part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
+            if base is None:
                 self._add_mark(parent, space, part, local_name(piece))
+            else:  # text of the paragraph; its reading stays
+                self._simplify(base, space, texts)
+                parent.append(base)
+                base.set(_RUBY, self._keep([part]))
 
     def _add_mark(self, parent: "_Element", space: str, element: "_Element", name: str) -> None:
         if name in _BREAKS:
@@ -346,9 +398,13 @@ class RunDocument(XmlDocument):
             if child.tag in (f"{space}br", f"{space}{_CODE}"):
                 pieces += self._kept[int(child.get(_KEPT))]
             else:
+                ruby = self._kept[int(child.attrib.pop(_RUBY, "0"))]
                 if child.tag not in (f"{space}{_MARK}", f"{space}{_END}"):
                     self._restore(child, space, child.get(_STYLE, style))
                 pieces.append(child)
+                for part in map(deepcopy, ruby):
+                    part[-1].append(child)
+                    pieces[-1] = part
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
         first = [element for element in kept if local_name(element) != "endParaRPr"]
@@ -366,6 +422,22 @@ def _write_bidi(paragraph: "_Element", space: str, is_right_to_left: bool) -> No
         properties.remove(mark)
     count = sum(local_name(child) in _BEFORE_BIDI for child in properties)
     properties[count:count] = [properties.makeelement(f"{space}bidi")] * is_right_to_left
+
+
+def _turn(root: "_Element", direction: Direction) -> bool:
+    """Write where lines begin into the properties of DrawingML, and turn their alignment with it.
+    Return whether anything has changed.
+    """
+    before, after = find_side(direction.source) or "ltr", find_side(direction.target)
+    turned = list[Any]()
+    for properties in root.iter(*_DIRECTED) if after else ():
+        side = _SIDES.get(properties.get("rtl"), before)
+        if "drawing" in properties.tag and side != after:
+            properties.set("rtl", "1" if after == "rtl" else "0")
+            if align := _OTHER_SIDE.get(properties.get("algn")):
+                properties.set("algn", align)
+            turned.append(properties)
+    return bool(turned)
 
 
 def _check_names(root: "_Element") -> None:

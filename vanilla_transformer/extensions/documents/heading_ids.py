@@ -19,7 +19,6 @@ _WRITTEN = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _ATTRIBUTES = re.compile(r"\{[^{}]*+\}\s*\Z")  # of a heading
-_DIGITS = "0123456789"
 
 
 def find_anchors(text: str, headings: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -35,28 +34,25 @@ def find_anchors(text: str, headings: Sequence[tuple[str, str]]) -> Iterator[tup
     """
     written = {"".join(groups) for groups in _WRITTEN.findall(text)}
     fragments = defaultdict[str, list[str]](list)
-    for fragment in dict.fromkeys(_FRAGMENT.findall(unquote(text))):
-        if fragment not in written:
-            fragments[_read_letters(fragment)].append(fragment)
+    for fragment in sorted({*_FRAGMENT.findall(unquote(text))} - written):
+        fragments[_read_letters(fragment)].append(fragment)
     forms, counts = list[list[str]](), Counter[str]()
     for content, source in headings:
         letters, of_source = _read_letters(content), _read_letters(_ATTRIBUTES.sub("", source))
         number = str(counts[letters] or "")
         counts[letters] += 1
-        forms.append([letters + number, of_source + number, letters.lstrip(_DIGITS) + number])
+        forms.append([letters + number, of_source + number, letters.lstrip("0123456789") + number])
     ids: list[list[str]] = [[] for _ in headings]
     for kind, (index, names) in product(range(3), enumerate(forms)):
         ids[index] += fragments.pop(names[kind], [])
     attributes = [_ATTRIBUTES.search(source) for _, source in headings]
     has_ids = "{{<" in text or any(match and "#" in match[0] for match in attributes)
     for match, names in zip(attributes, ids, strict=True):
-        if names and has_ids and not match:
-            yield "", f" {{#{names[0]}}}"
-        else:
-            yield "".join(f'<a id="{escape(name)}"></a>' for name in names), ""
+        tags = "".join(f'<a id="{escape(name)}"></a>' for name in names)
+        yield ("", f" {{#{names[0]}}}") if names and has_ids and not match else (tags, "")
 
 
 def _read_letters(text: str) -> str:
     """Return the letters and digits of a text without their case and accents."""
-    plain = unicodedata.normalize("NFKD", normalize("NFC", text))
-    return "".join(filter(str.isalnum, plain.casefold()))
+    letters = unicodedata.normalize("NFKD", normalize("NFC", text))
+    return "".join(filter(str.isalnum, letters)).casefold()

@@ -371,7 +371,6 @@ class _Place(NamedTuple):
     forms: Mapping[str, Sequence[str]] = {}
     # Of the link the text is the title; the paragraph is the text before it.
     link: Any = None
-    heading: str = ""  # the source of its text
     # What stands before and after the translation of a heading, so that links find it
     anchor: tuple[str, str] = ("", "")
 
@@ -561,6 +560,7 @@ class MarkdownDocument(Document):
             self._parser.enable("expression").disable("code")
             tokens = self._parser.parse(_DEEP_TAG.sub("   ", text), self._environment)
         cell_line, cursor = -1, 0
+        headings = dict[int, tuple[str, str]]()  # by the numbers of their blocks
         for before, token in pairwise(tokens):
             if token.type != "inline":
                 continue
@@ -576,8 +576,6 @@ class MarkdownDocument(Document):
                 continue  # also where it is only the kind
             else:
                 block_place = self._find_lines(first, token.content, before)
-                if before.type == "heading_open":
-                    block_place = block_place._replace(heading=token.content)
             is_item = before.type == "paragraph_open"
             block = _build_block(token.children, is_item)
             forms = defaultdict[str, list[str]](list)
@@ -592,19 +590,14 @@ class MarkdownDocument(Document):
                 if set(spellings) != {character}:
                     special[character] = spellings
             if self._add(block_place._replace(forms=special), block):
+                if before.type == "heading_open":
+                    headings[len(self.blocks) - 1] = block.text, token.content
                 for child in token.children:
                     title = child.meta.get("source_title")
                     if title:
-                        self._add(block_place._replace(link=child, heading=""), Block(title))
-        headings = {
-            number: (block.text, block_place.heading)
-            for number, (block_place, block) in enumerate(
-                zip(self._places, self.blocks, strict=True)
-            )
-            if block_place.heading
-        }
-        anchors = zip(headings, find_anchors(text, [*headings.values()]), strict=True)
-        for number, anchor in anchors:
+                        self._add(block_place._replace(link=child), Block(title))
+        anchors = find_anchors(text, [*headings.values()])
+        for number, anchor in zip(headings, anchors, strict=True):
             self._places[number] = self._places[number]._replace(anchor=anchor)
 
     def render(self, blocks: Sequence[Block]) -> str:

@@ -154,21 +154,21 @@ class PageDocument(SourceDocument):
     def write_side(
         self, token: Token, name: str, is_root: bool, sides: Sequence[str] = ("ltr", "rtl")
     ) -> None:
-        """Write where the lines of the translation begin into an attribute of an element: into a
-        root without it only the right, and into another element only the left instead of it.
+        """
+        Write where the lines of the translation begin into an attribute of an element: into a root
+        without it only the right, and into another element only the left instead of it.
 
         Args:
             sides: The values for the left and the right.
         """
-        left, right = sides
-        new = {"ltr": left, "rtl": right}.get(self.side)
+        new = sides[self.side == "rtl"] if self.side else ""
         side = self.attributes(token).get(name)
-        if side is None and is_root and new == right:
+        if side is None and is_root and new == sides[1]:
             at = token.start + 1 + len(token.name)
-            self.replaced.append((at, at, f' {name}="{right}"'))
-        elif side is not None and (is_root or new == left):
-            is_other = {side.value.strip().lower(), new} == {left, right}
-            self.replaced += [side.edit(str(new))] * is_other
+            self.replaced.append((at, at, f' {name}="{new}"'))
+        elif side is not None and (is_root or new == sides[0]):
+            is_other = {side.value.strip().lower(), new} == {*sides}
+            self.replaced += [side.edit(new)] * is_other
 
     def _languages(self, token: Token) -> list[Attribute]:
         """Return the attributes that name the language of an element."""
@@ -183,5 +183,4 @@ class PageDocument(SourceDocument):
 
 def find_side(code: str | None) -> str:
     """Return where the lines of a language begin: `ltr` or `rtl`, or nothing without a language."""
-    sides = {True: "rtl", False: "ltr"}
-    return sides[is_right_to_left(name_language(code))] if code else ""
+    return ("ltr", "rtl")[is_right_to_left(name_language(code))] if code else ""

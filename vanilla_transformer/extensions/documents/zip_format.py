@@ -22,7 +22,6 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_lan
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 
 from .html_format import HtmlDocument
-from .paragraphs import find_side
 from .source_text import SourceDocument
 from .xml_format import XML_SPACE, XmlDocument
 
@@ -49,12 +48,8 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
-# Styles of slides, of which nothing but the direction of lines changes
+# With the styles of slides
 _STYLES = r"ppt/(?:presentation|(?:slide|notes)Masters/\w+|slideLayouts/\w+)\.xml"
-# Elements of DrawingML with a direction, and what it and alignments are called
-_DIRECTED = ["{*}pPr", "{*}defPPr", "{*}tblPr", *(f"{{*}}lvl{level}pPr" for level in range(1, 10))]
-_SIDES = {"0": "ltr", "false": "ltr", "1": "rtl", "true": "rtl"}
-_OTHER_SIDE = {"l": "r", "r": "l"}
 # Other fields than those below begin and end where they did.
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
@@ -116,7 +111,7 @@ class ZipDocument(Document):
             raise UserError(
                 f"The file must be {name}, a zip, but it cannot be read: {error}."
             ) from None
-        self._parts = dict[str, tuple[Document, str]]()  # with their encodings
+        self._parts = dict[str, tuple[SourceDocument, str]]()  # with their encodings
         for name, (source, encoding) in sources.items():
             try:
                 self._parts[name] = kinds[name](source, direction), encoding
@@ -141,7 +136,7 @@ class ZipDocument(Document):
     def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
         names, read = dict.fromkeys(self._archive.namelist()), self._archive.read
-        kind = OpenDocument if form == "odf" else RunDocument
+        kind = XmlDocument if form == "odf" else RunDocument
         parts = dict[str, Any]()
         for name in names:
             if re.fullmatch(_ZIP_FORMATS[form][2], name):
@@ -185,37 +180,11 @@ class PackageDocument(XmlDocument):
             self.replaced.append((token.start, token.end, language))
 
 
-class OpenDocument(XmlDocument):
-    """The blocks of a member of OpenDocument, whose styles say where lines begin."""
+class StyleDocument(XmlDocument):
+    """A member of PPTX of which nothing but the direction of lines changes."""
 
-    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        super().__init__(text, direction)
-        for token in self.tokens:
-            prefix, _, name = token.name.rpartition(":")
-            if token.kind == "open" and name.endswith("-properties"):
-                style = local_name(token.element.getparent())
-                is_default = (style, name) == ("default-style", "paragraph-properties")
-                mode = f"{prefix}:writing-mode"
-                is_root = is_default or mode in self.attributes(token)
-                self.write_side(token, mode, is_root, ("lr-tb", "rl-tb"))
-
-
-class StyleDocument(Document):
-    """A member of PPTX without text for readers, whose styles say where lines begin."""
-
-    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        self._text, self._direction, self.blocks = text, direction, []
-        self._root = parse_xml(text).getroot()
-
-    def render(self, blocks: Sequence[Block]) -> str:
-        """Return the text with the direction of the target language."""
-        from lxml import etree
-
-        if not _turn(self._root, self._direction):
-            return self._text
-        declaration = DECLARATION.match(self._text)
-        written = etree.tostring(self._root, encoding="unicode")
-        return (declaration[0] if declaration else "") + written
+    def _add_block(self, *_: object) -> None:
+        """Add no block."""
 
 
 class RunDocument(XmlDocument):
@@ -258,7 +227,6 @@ class RunDocument(XmlDocument):
         from lxml import etree
 
         root = parse_xml(super().render(blocks)).getroot()
-        is_turned = self.side == "rtl" != find_side(self._direction.source)
         for paragraph in root.xpath(f"/descendant::*[local-name() = 'p' and @{_KEPT}]"):
             space = paragraph.tag.removesuffix("p")
             self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
@@ -266,10 +234,10 @@ class RunDocument(XmlDocument):
             etree.strip_tags(paragraph, *names)
             if self.side and "word" in space:
                 _write_bidi(paragraph, space, self.side == "rtl")
-            elif is_turned and paragraph.find(f"{space}pPr") is None:
-                paragraph.insert(0, paragraph.makeelement(f"{space}pPr"))
-        _turn(root, self._direction)
-        return self._declaration + etree.tostring(root, encoding="unicode")
+        written = etree.tostring(root, encoding="unicode")
+        if self.turns:  # also properties of paragraphs, which were no part of the text
+            written = StyleDocument(written, self._direction).render(())
+        return self._declaration + written
 
     def _keep_ends(self, paragraph: "_Element", space: str) -> None:
         """Let marks before and after all else in a paragraph stay there."""
@@ -422,22 +390,6 @@ def _write_bidi(paragraph: "_Element", space: str, is_right_to_left: bool) -> No
         properties.remove(mark)
     count = sum(local_name(child) in _BEFORE_BIDI for child in properties)
     properties[count:count] = [properties.makeelement(f"{space}bidi")] * is_right_to_left
-
-
-def _turn(root: "_Element", direction: Direction) -> bool:
-    """Write where lines begin into the properties of DrawingML, and turn their alignment with it.
-    Return whether anything has changed.
-    """
-    before, after = find_side(direction.source) or "ltr", find_side(direction.target)
-    turned = list[Any]()
-    for properties in root.iter(*_DIRECTED) if after else ():
-        side = _SIDES.get(properties.get("rtl"), before)
-        if "drawing" in properties.tag and side != after:
-            properties.set("rtl", "1" if after == "rtl" else "0")
-            if align := _OTHER_SIDE.get(properties.get("algn")):
-                properties.set("algn", align)
-            turned.append(properties)
-    return bool(turned)
 
 
 def _check_names(root: "_Element") -> None:

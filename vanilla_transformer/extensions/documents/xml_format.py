@@ -159,8 +159,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         elements = root.iter("*")
         self._vocabularies = {element: _find_vocabulary(element, root) for element in elements}
         self._rules = find_its_rules(root)
-        side_of_source = find_side(direction.source) or "ltr"
-        self.turns = find_side(direction.target) not in ("", side_of_source)
+        self.turns = find_side(direction.target) not in ("", find_side(direction.source) or "ltr")
         self._texts, self._levels = set[Any](), dict[Any, str]()
         self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
         self._find_levels()

@@ -235,9 +235,9 @@ class RunDocument(XmlDocument):
             if self.side and "word" in space:
                 _write_bidi(paragraph, space, self.side == "rtl")
         written = etree.tostring(root, encoding="unicode")
-        if self.turns:  # also properties of paragraphs, which were no part of the text
-            written = StyleDocument(written, self._direction).render(())
-        return self._declaration + written
+        # Properties of paragraphs were no part of the text.
+        turned = StyleDocument(written, self._direction).render(()) if self.turns else written
+        return self._declaration + turned
 
     def _keep_ends(self, paragraph: "_Element", space: str) -> None:
         """Let marks before and after all else in a paragraph stay there."""

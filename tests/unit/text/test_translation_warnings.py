@@ -35,7 +35,7 @@ FRENCH = [unicodedata.normalize(form, "déjà vu à côté près") for form in (
         ("He lives in New York.", "Er lebt in New York.", []),
         # nor of text to keep
         ("Run x --all --no-edit --dry-run", "Nutze x --all --no-edit --dry-run", []),
-        ("Call {a}, {b}, {c} and {d}.", "Rufe {a}, {b}, {c} und {d}.", []),
+        ("Call {a}, {b}, {c}, {d} and {e}.", "Rufe {a}, {b}, {c}, {d} und {e}.", []),
         ("Tom Smith!", "Tom Smith!", []),
         ("Call 1 2 3 4 5 6.", "1 2 3 4 5 6", []),
         ("我们今天去公园玩。", "我们今天去公园。", ["copy", "script"]),

@@ -182,6 +182,7 @@ KINDS = {
             "DE89 3704 0044 0532 0130 00",
             "+49 30 901820",
             "12,345.60",
+            "US$30",
         ],
         [
             # Versions
@@ -197,6 +198,8 @@ KINDS = {
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
             rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+            # Amounts with the letters of a dollar
+            rf"(?<!{_LETTER})[A-Z]{{1,3}}\$\d++(?:[.,'’\u00A0\u202F-]\d++)*+(?![{_MYRIADS}])",
             # With spaces between groups of digits
             rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}}){{1,5}}+(?:[.,]\d++)?+"
             rf"(?![{_LETTER}\d{_MYRIADS}])",

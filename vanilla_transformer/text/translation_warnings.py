@@ -192,7 +192,15 @@ def describe_doubts(names: Iterable[str]) -> str:
 
 
 def is_copy(source: str, translation: str) -> bool:
-    """Return whether a long run of the words of the source is at least half of the translation."""
+    """Return whether a long run of the words of the source is at least half of the translation, and
+    also without text to keep in both.
+    """
+    return _has_run(source, translation) and _has_run(
+        remove_protected(source), remove_protected(translation)
+    )
+
+
+def _has_run(source: str, translation: str) -> bool:
     # All pairs of equal words are compared, so only the first words of long texts count.
     words, others = _words(source)[:_MOST_WORDS], _words(translation)[:_MOST_WORDS]
     run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()

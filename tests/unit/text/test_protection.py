@@ -110,6 +110,10 @@ def test_find_protected_finds_each_example(example):
             "[b]Note[/b] [method foo] [url=https://a.b]it[/url]",
             ["[b]", "[/b]", "[method foo]", "[url=https://a.b]", "[/url]"],
         ),
+        (
+            "US$30, A$5-a-day, HK$1,200.50 30 US$ $30 US$3万",
+            ["US$30", "A$5", "HK$1,200.50", "$30", "$3"],
+        ),
         ("使用--all选项和-v", ["--all", "-v"]),
         ('Call print("x") now', ['print("x")']),
         (r"\p and \v 1", [r"\p", r"\v"]),

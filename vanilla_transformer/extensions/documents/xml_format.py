@@ -16,7 +16,7 @@ from .html_format import HtmlDocument
 from .its_rules import find_its_rules
 from .line_breaks import ITEM
 from .message_keys import Entries, Entry, group_entries
-from .paragraphs import Context, PageDocument
+from .paragraphs import Context, PageDocument, find_side
 from .source_text import (
     CDATA,
     TEMPLATE,
@@ -46,6 +46,9 @@ HIDDEN = (
 )
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _BREAKS = {"lb", "line-break", "linebreak", "tab"}
+_MODE = "style:writing-mode"  # of OpenDocument
+# Elements of DrawingML that say where lines begin
+_DIRECTED = {"defPPr", "pPr", "tblPr", *(f"lvl{level}pPr" for level in range(1, 10))}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _PREFIX = re.compile(r"(?<![\w.-])[\w.-]++(?=:)")
@@ -156,6 +159,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         elements = root.iter("*")
         self._vocabularies = {element: _find_vocabulary(element, root) for element in elements}
         self._rules = find_its_rules(root)
+        self.turns = find_side(direction.target) not in ("", find_side(direction.source) or "ltr")
         self._texts, self._levels = set[Any](), dict[Any, str]()
         self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
         self._find_levels()
@@ -217,12 +221,21 @@ class XmlDocument(MarkupDocument, PageDocument):
                 attributes = attributes - {name}
         translate = {"yes": True, "no": False}.get(value or "")
         context = self.judge(token, around, vocabulary, level, translate, attributes)
+        self._write_sides(token)
         if context.is_translated and self._add_html(index):
             context = context._replace(translates=False)
         space = element.get(XML_SPACE) or self._rules["space"].get(element)
         keeps_space = context.keeps_space if space is None else space == "preserve"
         has_text = context.has_text or element in self._texts
         return context._replace(keeps_space=keeps_space, has_text=has_text)
+
+    def _write_sides(self, token: Token) -> None:
+        """Write where lines begin, and for DrawingML also their alignment at that side."""
+        if _MODE in self.attributes(token):
+            self.write_side(token, _MODE, True, ("lr-tb", "rl-tb"))
+        elif self.turns and token.local_name in _DIRECTED and "drawingml" in token.element.tag:
+            self.write_side(token, "rtl", True, ("0", "1"))
+            self.write_side(token, "algn", "algn" in self.attributes(token), ("l", "r"))
 
     def _add_html(self, index: int) -> bool:
         """Translate the HTML that is the text of an element.

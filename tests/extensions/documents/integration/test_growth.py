@@ -190,9 +190,11 @@ OWN_PIECES = {
     "docx": [
         *(RUN, "<w:r><w:t>a</w:t><w:tab/></w:r>", f"<w:p>{RUN}</w:p>", '<w:bookmarkStart w:id="1"/>'),
         '<w:r><w:rPr><w:sz w:val="{n}"/></w:rPr><w:t>a</w:t></w:r>',
+        f"<w:p><w:r><w:ruby><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r></w:p>",
     ],
-    "pptx": ["<a:p><a:r><a:t>a</a:t></a:r></a:p>"],
-    "odf": ["<t:p>a</t:p>", "<t:p><t:span>a</t:span></t:p>"],
+    "pptx": ["<a:p><a:r><a:t>a</a:t></a:r></a:p>", '<a:lvl1pPr algn="l"/>'],
+    "odf": [
+        '<s:x-properties xmlns:s="y" s:writing-mode="lr-tb"/>',"<t:p>a</t:p>", "<t:p><t:span>a</t:span></t:p>"],
     "srt": ["{n}\n" + CUE + "a\n\n", "{n}\n" + CUE + "A a.\n\n", "- a\n- b\n", "<i>a</i> "],
     "vtt": ["{n}\n" + CUE + "a\n\n"],
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
@@ -203,9 +205,9 @@ OWN_PIECES = {
     "properties": ["a{n}=b\n"],
     "fluent": ["a{n} = b\n", "\n    *[a] b"],
     "resx": ['<data name="a{n}"><value>b</value></data>\n'],
-    "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> "],
+    "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> ", "<ruby>a<rt>b"],
     "xml": ["<p>a <b>b</b></p>\n", "<p>", "<p/>\n"],
-    "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> "],
+    "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> ", "# a\n\n[a](#a-{n})\n", "<rt>a</rt>"],
     "wrapped": ["a word ", "a long line of words that is full\n", "a.\n\n"],
 }  # fmt: skip
 

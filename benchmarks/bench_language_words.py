@@ -99,8 +99,8 @@ def read_documentation(text: str) -> Iterator[Expected]:
                 word += "()"
             shown += line[end : match.start()]
             kind = classify(word, role)
-            if kind:
-                pieces.append((len(shown), len(shown) + len(word), kind))
+            if kind:  # without what ends a sentence
+                pieces.append((len(shown), len(shown) + len(word.rstrip(".,:")), kind))
             shown += word
             end = match.end()
         if pieces:

@@ -48,9 +48,7 @@ def is_label(source: str) -> bool:
     return source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
 
 
-def warn(
-    path: str, pairs: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, str, list[str]]]:
+def warn(path: str, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the pairs with the names of their warnings."""
     from vanilla_transformer.decoding.answers import warning_finder
     from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of

@@ -190,9 +190,10 @@ KINDS = {
         ],
         [
             # Versions
-            rf"(?<![{_LETTER}.,])"
+            rf"(?<![{_LETTER}.,]|(?<!\S)-)"
             rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
-            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
+            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++|(?:\d++\.)++[Xx]"
+            rf"|[Xx]\.(?:[Yy]|\d++)(?:\.(?:[Zz]|\d++))?+)(?!{_LETTER}|[.,:/]\d)",
             rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?"
             rf"[\dX](?!{_LETTER})",
             # IBAN
@@ -230,9 +231,7 @@ _NAMED = f"[A-Za-z0-9_{_FIELD}]"
 # The signs of what is no language, of which each expression below begins with one
 _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 # At the beginning of a run: options and endings of names of files
-_BEGINS_NO_WORD = (
-    r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]{2,}+(?![\w.])"
-)
+_BEGINS_NO_WORD = r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z]\d*+(?![\w'’])|\.[a-z]{2,}+(?![\w.])"
 _IN_NO_WORD = "|".join(
     (
         rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
@@ -244,11 +243,11 @@ _IN_NO_WORD = "|".join(
         rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
         # Calls, and pages of manuals
         rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
-        rf"(?<={_NAMED})\((?:\(\)|\.\.\.)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+[\d{_FIELD}]++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
         rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
-        r"(?<=[a-z]{2})\.(?=[A-Z]{2,}+(?!\w))",
+        r"(?<=[a-z]{2})\.(?=[A-Z](?:[A-Z\d]|(?![\w'’])))",
         r"(?<=[*/])\.(?=[A-Za-z])",
         r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
         r"\}(?=\w)|\$\(",
@@ -260,7 +259,7 @@ _NO_LANGUAGE = regex.compile(
 _WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
 _PLAIN = f"[{_RUN}--{_SIGNS}]"
 # What ends a run, but is a word of language beside what is kept, as in foo()'s
-_SUFFIX = rf"(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
+_SUFFIX = rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
 _IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
 _OTHER = regex.compile(
     rf"(?<!{_RUN}){_OPENING}*+"

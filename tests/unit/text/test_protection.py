@@ -117,10 +117,14 @@ def test_find_protected_finds_each_example(example):
         ("使用--all选项和-v", ["--all", "-v"]),
         ('Call print("x") now', ['print("x")']),
         (
-            "Set $HOME/.x, request.META and *.c, or see a.com/b.",
-            ["$HOME/.x", "request.META", "*.c", "a.com/b"],
+            "Set $HOME/.x, request.META, re.M and *.c, or see a.com/b.",
+            ["$HOME/.x", "request.META", "re.M", "*.c", "a.com/b"],
         ),
-        ("-vvv -j4 refs/tags/ Ok(()) Matrix(...) *-01.jpg object.__init__", None),
+        ("-vvv -j4 refs/tags/ Ok(()) Matrix(...) *-ab.jpg object.__init__", None),
+        (
+            "see -v2 or -O3, X.Y.Z, 5.x, char(32) --filter=blob:none",
+            ["-v2", "-O3", "X.Y.Z", "5.x", "char(32)", "--filter=blob:none"],
+        ),
         (r"\p and \v 1", [r"\p", r"\v"]),
         ("f(g(x='a')) then", ["f(g(x='a'))"]),
         (

@@ -102,7 +102,8 @@ KINDS = {
             rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
             rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?|\${_NAME})/|/{_PATH}++/)"
             rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
-            rf"(?<![{_LETTER}/.~:<*\-])(?:[A-Za-z][A-Za-z0-9_.-]*+/){{2,}}+(?!{_LETTER})",  # folders
+            # Folders
+            rf"(?<![{_LETTER}/.~:<*\-])(?:[A-Za-z][A-Za-z0-9_.-]*+/){{2,}}+(?!{_LETTER})",
         ],
         "a.",
     ),
@@ -243,7 +244,7 @@ _IN_NO_WORD = "|".join(
         rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
         # Calls, and pages of manuals
         rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
-        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+[\d{_FIELD}]++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+\d++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
         rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
@@ -259,7 +260,10 @@ _NO_LANGUAGE = regex.compile(
 _WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
 _PLAIN = f"[{_RUN}--{_SIGNS}]"
 # What ends a run, but is a word of language beside what is kept, as in foo()'s
-_SUFFIX = rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
+_SUFFIX = (
+    rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++)"
+    rf"{_CLOSING}*+(?!{_RUN})"
+)
 _IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
 _OTHER = regex.compile(
     rf"(?<!{_RUN}){_OPENING}*+"

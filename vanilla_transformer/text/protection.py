@@ -232,7 +232,10 @@ _NAMED = f"[A-Za-z0-9_{_FIELD}]"
 # The signs of what is no language, of which each expression below begins with one
 _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 # At the beginning of a run: options and endings of names of files
-_BEGINS_NO_WORD = r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z]\d*+(?![\w'’])|\.[a-z]{2,}+(?![\w.])"
+_BEGINS_NO_WORD = (
+    r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z]\d*+(?![\w'’])"
+    r"|\.[a-z]{2,}+(?![\w.])"
+)
 _IN_NO_WORD = "|".join(
     (
         rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",

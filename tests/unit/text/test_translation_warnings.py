@@ -178,6 +178,7 @@ FRENCH_SENTENCE = "Il était une fois un roi et une reine."
         ("Nasa", "die Frau", {"is_spelled": True}, []),
         ("The red house", "Das rote Haus ist", {"aligned_end": 13}, ["ending"]),
         ("The red house", "Das rote Haus", {"aligned_end": 13}, []),
+        ("Update all files", "Alle Dateien aktualisieren", {"aligned_end": 12}, []),
         ("The red house", "Das rote Haus!", {"aligned_end": 13}, []),
         ("The red house", "Das rote Haus ist", {}, []),
         ("The red house.", "Das rote Haus ist", {"aligned_end": 13}, []),

@@ -509,6 +509,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
     "find_phrases": lambda text: find_phrases_of_copy(text.split()),
     "find_protected": find_protected,
+    "find_protected beside a run that is no language": lambda text: find_protected(f"a_b {text}"),
     "find_warnings": lambda text: find_warnings(text, text, WarningLimits()),
     "find_warnings of a model": lambda text: find_warnings(
         text, f"{text}\ufffd", WarningLimits(), language="en", is_spelled=True, aligned_end=1

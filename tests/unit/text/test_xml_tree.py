@@ -12,7 +12,8 @@ def test_parse_xml_counts_the_lines_of_the_declaration():
 
 @pytest.mark.parametrize("content", [str, str.encode])
 @pytest.mark.parametrize(
-    "name", ['PUBLIC "-//A"\n"http://a.example/a.dtd"', "SYSTEM 'https://a.example/'", "SYSTEM {!r}"]
+    "name",
+    ['PUBLIC "-//A"\n"http://a.example/a.dtd"', "SYSTEM 'https://a.example/'", "SYSTEM {!r}"],
 )
 def test_parse_xml_opens_no_document_type(name, content, tmp_path):
     file = tmp_path / "a.dtd"

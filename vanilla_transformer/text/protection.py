@@ -133,6 +133,7 @@ KINDS = {
             rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
             rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)",  # i18next
             r"\{%[^{}\n]*\}",  # Jinja
+            r"%(?:\d+\$)?#@[^@\n]++@",  # variables of Apple
             r"\{\s*+[$-]\w[^{}\n]*+\}",  # Fluent
             rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{WIDTH}[A-Za-z]",  # Ruby
             PERCENT_NAME,

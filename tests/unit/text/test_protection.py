@@ -61,6 +61,7 @@ def test_find_protected_finds_each_example(example):
             "%d%% %ld %zu %-5.2f %name% %(a)s%%",
             ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"],
         ),
+        ("%#@files@, %1$#@in folders@ and %@", ["%#@files@", "%1$#@in folders@", "%@"]),
         ("__COUNT__ :name <name> </b> $t(key) #tag @name", None),
         (r"C:\Users\me ~/x /usr/bin/env ../.. v1.2.3 v2 %APPDATA%\x \\a\b", None),
         ("C:\\Program Files\\x y C:/a/b and/or", ["C:\\Program Files\\x", "C:/a/b"]),

@@ -2,14 +2,14 @@
 
 import re
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.text.protection import SIGN
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, plural_categories
+from vanilla_transformer.text.protection import SIGN, Range
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml, translate_value
 
 from .html_format import HtmlDocument
@@ -22,6 +22,7 @@ from .source_text import (
     TEMPLATE,
     Edit,
     Place,
+    Plural,
     SourceDocument,
     Token,
     read_tokens,
@@ -122,11 +123,32 @@ class MarkupDocument(SourceDocument, ABC):
                 texts = [self.text[part.start : part.end] for part in inner if not part.name]
                 value = inner[0].start, inner[-1].end
                 entries[(key,)] = Entry(start, end, value, not "".join(texts).strip(' \t\r\n"'))
-            start = end
+            if token.name != "key":  # of the next element, in a property list
+                start = end
         whole = group_entries(entries, self.text, start)
         whole[()].is_empty = not self.text[root.end : self.tokens[last - 1].end].strip()
         whole[()].value = root.start, self.tokens[root.after - 1].end
         return whole
+
+    def add_plural(
+        self, first: int, last: int, category: Range, categories: Sequence[str], forms: Container
+    ) -> None:
+        """
+        Add a plural.
+
+        Args:
+            first, last: Numbers of the first token of the form `other`, and of the one after it.
+            category: The place of the word `other` in that form.
+            categories: Categories of the target language.
+            forms: Categories that the plural has.
+        """
+        before = self.tokens[first - 1]
+        space = self.text[before.start : before.end]
+        if not space.isspace():
+            space = ""
+        missing = dict.fromkeys(name for name in categories if name not in forms)
+        start, end = self.tokens[first].start, self.tokens[last - 1].end
+        self.plurals.append(Plural(start, end, category, space, missing))
 
     def declare(self, text: str, source: SourceDocument) -> list[Edit]:
         root, used, edits = self.tokens[self.root], {*_PREFIX.findall(text)}, list[Edit]()
@@ -166,6 +188,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         if self._vocabularies[root] is VOCABULARIES["resources"]:
             self.spelling = self._html_spelling = _place_android
             self.signs = SIGN
+            self._find_plurals(plural_categories(direction.target))
         self.find_languages([self.tokens[self.root]], ("xml:lang",), direction)
         self.add_paragraphs()
         self.blocks += [block for *_, part in self.parts for block in part.blocks]
@@ -236,6 +259,20 @@ class XmlDocument(MarkupDocument, PageDocument):
         elif self.turns and token.local_name in _DIRECTED and "drawingml" in token.element.tag:
             self.write_side(token, "rtl", True, ("0", "1"))
             self.write_side(token, "algn", "algn" in self.attributes(token), ("l", "r"))
+
+    def _find_plurals(self, categories: Sequence[str]) -> None:
+        """Find the plurals of Android."""
+        items = dict[str | None, int]()
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open" and token.name == "plurals":
+                items = {}
+            elif token.kind == "open" and token.name == "item":
+                items[token.element.get("quantity")] = index
+            elif token.kind == "close" and token.name == "plurals" and "other" in items:
+                other = self.tokens[items["other"]]
+                quantity = self.attributes(other)["quantity"]
+                category = quantity.start + 1, quantity.end - 1
+                self.add_plural(items["other"], other.after, category, categories, items)
 
     def _add_html(self, index: int) -> bool:
         """Translate the HTML that is the text of an element.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
+from .drafts import Drafts
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations
 from .sampling import SamplingOptions
 from .search_options import SearchFeature, SearchOptions
@@ -125,6 +126,10 @@ def search_options(
         known.append(
             PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties)
         )
+    if options.is_drafted:
+        if beams > 1:
+            raise OptionError(f"A `draft` needs `num_beams=1`, got {beams}.")
+        known.append(Drafts())  # after features that forbid tokens
     if options.forced_eos_token_id is not None:
         known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
     penalty = options.length_penalty

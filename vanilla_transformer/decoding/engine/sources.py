@@ -4,6 +4,7 @@ their targets.
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ class SourceRules:
         self._margin, self._eos = margin, search.eos_token_ids
         entries = len(model.get_output_embeddings().weight)
         self._target_tokens = {*range(entries)} - {*self._eos}
-        self._prefixed = options.is_prefixed
+        self._prefixed, self._drafted = options.is_prefixed, options.is_drafted
         self._phrase_room = 0
         for feature in search.features:
             if isinstance(feature, PhraseConstraints):
@@ -92,7 +93,19 @@ class SourceRules:
             size = f"{len(prefix)} tokens for source {position}"
             requirement = f"shorter than the {limit} tokens of the limit"
             raise ConstraintError(f"A target prefix must be {requirement}, got {size}.")
+        if len(request.draft) and not self._drafted:
+            raise UserError("A draft needs an engine with `draft`.")
+        wrong = [token for token in request.draft if token not in known and token not in self._eos]
+        if wrong:
+            raise UserError(f"A draft must have token ids of the vocabulary, got {wrong[0]}.")
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), known)
+
+    def cut_draft(self, request: DecodeRequest) -> DecodeRequest:
+        """Return a request whose draft ends before EOS and at the limit of its target."""
+        if not len(request.draft):
+            return request
+        tokens = takewhile(lambda token: token not in self._eos, request.draft)
+        return request._replace(draft=tuple(islice(tokens, self.limit(request))))
 
     def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:
         """Return the tokens that attention may see."""

@@ -36,6 +36,8 @@ class Translation(NamedTuple):
         is_open: Words of the sentence are in it, because the model adds signs of placeholders to
             their translation.
         alignment: Links between the sentence and its translation.
+        similarity: How similar the sentence is to the one of a memory whose translation this is, if
+            it is 1, or follows; 0 without one.
     """
 
     text: str
@@ -44,6 +46,7 @@ class Translation(NamedTuple):
     tokens: Sequence[Token] = ()
     is_open: bool = False
     alignment: Sequence[Link] = ()
+    similarity: float = 0.0
 
 
 def join_pieces(

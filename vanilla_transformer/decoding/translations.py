@@ -35,9 +35,9 @@ class Translation(NamedTuple):
         tokens: The tokens, EOS included, and one of log-probability 0 for text that is copied.
         is_open: Words of the sentence are in it, because the model adds signs of placeholders to
             their translation.
-        alignment: Links between the sentence and its translation.
         similarity: How similar the sentence is to the one of a memory whose translation this is, if
             it is 1, or follows; 0 without one.
+        alignment: Links between the sentence and its translation.
     """
 
     text: str
@@ -45,8 +45,8 @@ class Translation(NamedTuple):
     log_probability: float = 0.0
     tokens: Sequence[Token] = ()
     is_open: bool = False
-    alignment: Sequence[Link] = ()
     similarity: float = 0.0
+    alignment: Sequence[Link] = ()
 
 
 def join_pieces(

@@ -125,7 +125,7 @@ class FuzzyIndex:
         shared = np.bincount(np.concatenate(lists[:counted]) - first, minlength=end - first)
         candidates = np.flatnonzero(shared > counted - 1 - size + least)
         shared = shared[candidates]
-        candidates += first
+        candidates = (candidates + first).astype(np.int32)  # which casts no list
         lengths = np.maximum(self._lengths[candidates], size)
         required = np.ceil(LEAST_SIMILARITY * lengths - 1e-9)
         for number, ranks in enumerate(lists[counted:], start=counted):
@@ -144,7 +144,7 @@ class FuzzyIndex:
         if number is None:
             return self._ranks[:0]
         ranks = self._ranks[self._starts[number] : self._starts[number + 1]]
-        low, high = np.searchsorted(ranks, [first, end])
+        low, high = np.searchsorted(ranks, np.array([first, end], ranks.dtype))  # casts no list
         return ranks[low:high]
 
 

@@ -9,17 +9,23 @@ sentence is done. Differs from Tensor2Tensor, as the library does: a hypothesis 
 limit cuts off competes as if it were finished; there it counts only if no hypothesis has ended. A
 slot that is done stays as it is until a new sentence enters.
 
-Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
+A wide step of a search with one beam reads several tokens of each slot, see [`drafts`].
+
+Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary, K
+tokens that a wide step reads.
 """
 
+import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from vanilla_transformer.decoding.ensemble import log_mean_probabilities
 
+from .drafts import find_drafts
 from .sampling import sample
 from .search_options import SearchOptions
 from .search_state import ModelScores, SearchState
@@ -58,9 +64,13 @@ class SearchStep(nn.Module):
         decoders: The decoder of each model.
         options: The search.
         weights: Weights of the models of an ensemble.
+
+    Attributes:
+        width: Tokens of a slot by which the step advances it at most.
     """
 
     eos: Tensor
+    width = 1
 
     def __init__(
         self,
@@ -77,21 +87,86 @@ class SearchStep(nn.Module):
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
+    def widen(self, width: int) -> "SearchStep":
+        """Return the same step for several tokens of a slot."""
+        step = copy.copy(self)
+        step.width = width
+        return step
+
     def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
-        slots, ancestors = (
-            torch.arange(state.time.shape[0], device=self.eos.device),
-            state.ancestors,
-        )
+        ancestors = state.ancestors
         if self.beams > 1:
             beams, steps = (
                 torch.arange(size, device=self.eos.device) for size in ancestors.shape[1:]
             )
             here = steps == state.time[:, None, None]  # (B, 1, R)
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
+        if self.width == 1:
+            logits = self._logits(state.last_tokens, state.time, state.done, ancestors, memory)
+        else:
+            logits = self._read_drafts(state, memory)
+        self._choose(logits, state, ancestors)
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            feature.end_step(state, feature_state)
+        return ()
+
+    def _read_drafts(self, state: SearchState, memory: Sequence[SlotMemory]) -> Tensor:
+        """
+        Advance every slot by the next tokens of its draft, as far as the search chooses these, and
+        return the logits after the last of them, `(B, 1, V)`.
+
+        The decoders read the tokens at once, and the search chooses a token after each of them as
+        if it had chosen those before it.
+        """
+        drafts: Any = find_drafts(self.options.features, state.features)
+        sizes = state.time.shape[0], self.width
+        slots, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
+        read = torch.cat([state.last_tokens, drafts.next_tokens(self.width - 1)], dim=1)  # (B, K)
+        times, is_done = state.time[:, None] + steps, state.done[:, None]
+        # Slots that are done may have room for no more.
+        places = slots[:, None], times.clamp(max=state.tokens.shape[1] - 1)
+        written = torch.where(is_done, state.tokens[places][..., 0], read)
+        state.tokens.index_put_(places, written[..., None])
+        tokens = read.clamp(min=0)  # after the end of a draft, any that there is
+        logits = self._logits(tokens, places[1], state.done, state.ancestors, memory)  # (B, K, V)
+
+        # A row for each token that is read, with what the search knows after it
+        rows = slots.repeat_interleave(self.width)
+        known = pytree.tree_map(lambda tensor: tensor[rows], state)
+        known = known._replace(time=times.flatten(), last_tokens=read.flatten()[:, None])
+        known_drafts: Any = find_drafts(self.options.features, known.features)
+        known_drafts.places.add_(steps.repeat(sizes[0]))
+        running = [state.scores]
+        known.scores.zero_()
+        if state.model_scores:
+            running.append(state.model_scores.running)
+            known.model_scores.running.zero_()
+        options = self._options(logits.flatten(0, 1)[:, None], known)
+        chosen = self._choose_one(options, known)  # (B * K, 1)
+        is_next = chosen.view_as(read)[:, :-1] == read[:, 1:]
+        continues = ~is_done & is_next & (times[:, 1:] < state.limits[:, None])
+        count = continues.cumprod(dim=1).sum(dim=1, keepdim=True)  # (B, 1)
+
+        gains = [options.logits[:, 0].gather(1, chosen) + options.log_scale]
+        if state.model_scores:
+            gains.append(options.model_scores(torch.zeros_like(chosen), chosen))
+        for total, gain in zip(running, gains, strict=True):
+            later = total + gain.view_as(read).cumsum(dim=1)
+            totals = torch.cat([total, later[:, :-1]], dim=1)  # (B, K)
+            total.copy_(totals.gather(1, count))
+        before = torch.where(is_done, state.log_probabilities[places][..., 0], totals)
+        state.log_probabilities.index_put_(places, before[..., None])
+        state.last_tokens.copy_(read.gather(1, count))
+        state.time.add_(count[:, 0])
+        drafts.places.add_(count[:, 0])
+        return logits.gather(1, count[..., None].expand(-1, -1, logits.shape[2]))
+
+    def _choose(self, logits: Tensor, state: SearchState, ancestors: Tensor) -> None:
+        """Choose the next token of each hypothesis, given the model's logits, `(B, N, V)`."""
+        slots = torch.arange(state.time.shape[0], device=self.eos.device)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
-        logits = self._logits(state, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
@@ -101,16 +176,23 @@ class SearchStep(nn.Module):
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.follow(state, feature_state, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
-        return ()
 
     def extra_repr(self) -> str:
-        return f"weights={self._weights}"  # compiled steps depend on them
+        width = f", width={self.width}" if self.width > 1 else ""
+        return f"weights={self._weights}{width}"  # compiled steps depend on them
 
     def _logits(
-        self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]
+        self,
+        tokens: Tensor,
+        time: Tensor,
+        done: Tensor,
+        ancestors: Tensor,
+        memory: Sequence[SlotMemory],
     ) -> Tensor:
-        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
-        inputs = state.last_tokens, state.time, state.done, ancestors
+        """Return the logits of the model, or of an ensemble the logarithms of its probabilities,
+        see [`StaticDecoder`].
+        """
+        inputs = tokens, time, done, ancestors
         logits = [
             decoder(*inputs, memory_of_model)
             for decoder, memory_of_model in zip(self.decoders, memory, strict=True)
@@ -134,13 +216,7 @@ class SearchStep(nn.Module):
     def _advance_one(
         self, state: SearchState, options: "_Options", ancestors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        length, logits = state.time + 1, options.logits[:, 0]
-        if self.options.sampling is None:
-            tokens = argmax(logits)[:, None]  # (B, 1)
-        else:
-            for logits_filter in self._filters:
-                logits = logits_filter(None, logits)
-            tokens = sample(logits, state.seeds, state.time)[:, None]
+        length, tokens = state.time + 1, self._choose_one(options, state)
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         # Only features read the parents.
@@ -161,6 +237,15 @@ class SearchStep(nn.Module):
         if state.model_scores:
             _store(state.model_scores, state.done[:, None], running=model_scores)
         return parents, tokens
+
+    def _choose_one(self, options: "_Options", state: SearchState) -> Tensor:
+        """Return the next tokens of hypotheses without others beside them, `(B, 1)`."""
+        logits = options.logits[:, 0]
+        if self.options.sampling is None:
+            return argmax(logits)[:, None]
+        for logits_filter in self._filters:
+            logits = logits_filter(None, logits)
+        return sample(logits, state.seeds, state.time)[:, None]
 
     def _advance_beams(
         self, state: SearchState, options: "_Options", ancestors: Tensor

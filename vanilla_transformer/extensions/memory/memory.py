@@ -28,7 +28,7 @@ from vanilla_transformer.data.readers import (
     read_rows,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines, split_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import (
     Range,
@@ -106,14 +106,13 @@ class TranslationMemory:
         self._base, self._index = base, FuzzyIndex([])
         self._sources: Sequence[str] = []  # of the index
         self._lock = Lock()
-        doubles, parts = list[str](), list[tuple[str, str]]()
+        doubles, parts = list[str](), dict[str, str]()
         for source, target in pairs:
             if self._targets.get(tidy(source), target) != target:
                 doubles.append(source)
-            self.add(source, target)
-            parts += _split(source, target)
-        for source, target in parts:
-            self._targets.setdefault(tidy(source), target)
+            self._targets[tidy(source)] = target
+            parts |= _split(source, target)
+        self._targets = parts | self._targets
         if doubles:
             logger.warning(
                 "%s has %d further translations of sources that it has, of which the last one of "
@@ -130,13 +129,7 @@ class TranslationMemory:
         """Add a pair, instead of the one with the same source if there is one."""
         with self._lock:
             self._targets[tidy(source)] = target
-            self._sources = []
-
-    def remove(self, source: str) -> None:
-        """Remove the pair of a source."""
-        with self._lock:
-            del self._targets[tidy(source)]
-            self._sources = []
+            self._targets = _split(source, target) | self._targets
 
     def find(self, text: str) -> Match | None:
         """Return the pair whose source is a text, or the one with the most similar source, if that
@@ -191,14 +184,16 @@ def _find_values(text: str) -> list[Range]:
     return merge([*ranges, *(number for number in numbers if not overlapping(number, ranges))])
 
 
-def _split(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of a pair, if both sides have the same number, of two or more."""
-    sources = [*split_sentences(Segment(source, ""))]
-    if len(sources) > 1:
-        targets = [*split_sentences(Segment(target, ""))]
-        if len(targets) == len(sources):
-            for part, translation in zip(sources, targets, strict=True):
-                yield part.text, translation.text
+def _split(source: str, target: str) -> dict[str, str]:
+    """Return the lines of a pair, or the sentences of its only line, if both sides have the same
+    number of them.
+    """
+    sides = []
+    for text in (source, target):
+        lines = split_lines(text)
+        sentences = lines if len(lines) > 1 else [*split_sentences(Segment(text, ""))]
+        sides.append([tidy(sentence.text) for sentence in sentences])
+    return dict(zip(*sides, strict=True)) if len(sides[0]) == len(sides[1]) > 1 else {}
 
 
 # --- Files ----------------------------------------------------------------------------------------

@@ -34,12 +34,14 @@ MEMORY = ["--memory", "{folder}/a.tmx", "{folder}/b.tsv"]
 def test_translate_takes_sentences_from_a_memory(folder, capsys):
     assert translate(folder, SOURCE, "A dog.", *MEMORY, *LANGUAGES) == 0
     assert capsys.readouterr().out.splitlines() == [TARGET, "Ein Hund."]
-    assert translate(folder, "A  dog.", "A cat.", "--json", *MEMORY, *LANGUAGES) == 0
+    assert translate(folder, "A  dog.", "The A dog.", "--json", *MEMORY, *LANGUAGES) == 0
     exact, similar = map(json.loads, capsys.readouterr().out.splitlines())
     (answer,) = exact["translations"]
     assert answer["text"] == "Ein Hund."
     assert (answer["score"], answer["memory"]) == (0, 1)
-    ...
+    (answer,) = similar["translations"]
+    assert answer["memory"] == 0.75
+    assert answer["score"] < 0
 
 
 def test_translate_uses_a_memory_in_documents(folder, capsys):

@@ -115,8 +115,8 @@ def test_memory_changes(tmp_path):
     assert memory.find("Save it").target == "Sichern"
     assert memory.find("The old house is red.").target == "Das alte Haus ist groß."
     assert memory.find("The house is red.").target == "Das Haus ist alt."
-    memory.remove("The old house is big.")
-    assert memory.find("The old house is red.") is None
+    memory.add("One line\nAnother line", "Eine Zeile\nNoch eine Zeile")
+    assert memory.find("Another line").target == "Noch eine Zeile"
     assert base.find("Save it").target == "Speichern"
 
 

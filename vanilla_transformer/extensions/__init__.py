@@ -95,6 +95,11 @@ EXTENSIONS: Mapping[str, Extension] = {
     "memory": Extension(
         "Sentences of a translation memory get their translations, and similar ones follow them.",
         "memory.md",
+        {
+            "data": {
+                "export-memory": "write the suggestions of a service as a translation memory (TMX)"
+            }
+        },
     ),
     "quality": Extension(
         "COMET scores translations, confidence is calibrated, a stress table shows what weakens a "

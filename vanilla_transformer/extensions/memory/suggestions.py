@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape, quoteattr
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.temporary import create_folder, sync
+from vanilla_transformer.files.temporary import sync
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
@@ -124,11 +124,10 @@ class SuggestionLog:
 
 
 class Suggestions:
-    """The suggestions of all API keys, in a folder that is created."""
+    """The suggestions of all API keys, in a folder."""
 
     def __init__(self, folder: str | Path):
         self._folder = Path(folder)
-        create_folder(self._folder)
         self._logs = dict[str, SuggestionLog]()
 
     def log(self, key: str) -> SuggestionLog:

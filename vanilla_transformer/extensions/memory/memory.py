@@ -55,7 +55,7 @@ class Match(NamedTuple):
     A pair of a memory that fits a text.
 
     Attributes:
-        similarity: `EXACT`, or how similar the source is to the text: 1 minus the edit distance in
+        similarity: `EXACT`, or the similarity of the source to the text: 1 minus the edit distance in
             words and signs, divided by their number in the longer one.
     """
 
@@ -92,7 +92,7 @@ class TranslationMemory:
 
     Args:
         pairs: Sources and their translations.
-        base: A memory that is asked, too, and has other sources.
+        base: A further memory, for sources that this one lacks.
         name (`str`): What messages call the memory.
     """
 

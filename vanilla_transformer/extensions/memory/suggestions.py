@@ -3,7 +3,7 @@ Corrections that clients send to a service: a log for each API key, in which eac
 before the service answers.
 
 A log is a file of JSON lines, named by a hash of its key. A line is a suggestion, or takes back the
-one with its `id`. What a killed process has left of its last line is cut off.
+one with its `id`. A part of a line that a killed process has left is cut off.
 """
 
 import hashlib

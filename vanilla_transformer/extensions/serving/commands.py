@@ -39,7 +39,6 @@ from .limits import Limit, Limits
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
-    from vanilla_transformer.extensions.memory.memory import TranslationMemory
 
     from .models import LoadedModel, ServedModel
 
@@ -385,7 +384,7 @@ def _files_of_models(
     return files
 
 
-def _read_memory(files: Sequence[str] | None, direction: Direction) -> "TranslationMemory | None":
+def _read_memory(files: Sequence[str] | None, direction: Direction) -> object:
     if not files:
         return None
     from vanilla_transformer.extensions.memory.memory import as_memory
@@ -400,7 +399,7 @@ def _wrap(
     direction: Direction,
     options: ServeArguments,
     glossary: Any,
-    memory: "TranslationMemory | None",
+    memory: object,
 ) -> "LoadedModel":
     """Return a model for the service.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.pretrained import hash_model
@@ -34,9 +34,6 @@ from .queue import (
     call_on_thread,
     count_bytes,
 )
-
-if TYPE_CHECKING:
-    from vanilla_transformer.extensions.memory.memory import TranslationMemory
 
 VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
@@ -62,7 +59,7 @@ class LoadedModel:
     known: Sequence[str] = ()
     is_compiled: Callable[[], bool] = lambda: False
     documents: Documents | None = None
-    memory: "TranslationMemory | None" = None
+    memory: object = None
     warning_limits: WarningLimits = WarningLimits()
 
 

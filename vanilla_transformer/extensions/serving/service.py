@@ -63,8 +63,6 @@ from .schema import TranslationRequest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from vanilla_transformer.extensions.memory.suggestions import Suggestions
-
 # Paths of the interface of LibreTranslate.
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings", "/suggest")
 # Entries of LibreTranslate by ours.
@@ -122,7 +120,7 @@ def create_service_of(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    suggestions: "Suggestions | None" = None,
+    suggestions: Any = None,
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -172,6 +170,7 @@ def create_service_of(
         exception_handlers=dict.fromkeys(_REFUSED, _refuse),
     )
     service.state.models, service.state.api_keys = models, tuple(api_keys)
+    service.state.suggestions = suggestions
     paths = ("/translate", "/translate_file")
     service.add_middleware(CountRequests, models=models, registry=registry, paths=paths)
     if cors:  # added after the counter, so that refusals have its headers too
@@ -490,7 +489,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def add_suggestions(
     service: FastAPI,
     translator: "_Translator",
-    suggestions: "Suggestions",
+    suggestions: Any,
     processes: DocumentProcesses,
 ) -> None:
     """Add the paths by which clients suggest translations, list their suggestions and delete
@@ -543,7 +542,7 @@ class _Translator:
     models: Models
     limits: Limits
     detect: DetectLanguages | None
-    suggestions: "Suggestions | None" = None
+    suggestions: Any = None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for

@@ -1,4 +1,4 @@
-"""Memories are read from files, find what is there, and never give numbers of their own."""
+"""Memories are read from files, find equal and similar sources, and give no numbers but the text's."""
 
 import logging
 import re

@@ -62,14 +62,13 @@ def edit_distance(units: Sequence[str], others: Sequence[str]) -> int:
 
 class FuzzyIndex:
     """
-    Find the most similar text, given by its units.
+    Find the most similar one of some texts.
 
-    Args:
-        texts: The texts, which are read twice if they are compared.
+    Attributes:
+        texts: The texts, shortest first.
     """
 
     def __init__(self, texts: Sequence[str]):
-        self._texts = texts
         # The second occurrence of a unit in a text is another unit, so that common units are sets.
         self._numbers = dict[str, int]()
         units, sizes = array("i"), array("i")
@@ -78,12 +77,13 @@ class FuzzyIndex:
             sizes.append(len(rows))
             for unit in rows:
                 units.append(self._numbers.setdefault(unit, len(self._numbers)))
-        # Texts are numbered by their size, so that each range of sizes is a range of numbers.
+        # Texts are ordered by their length, so that each range of lengths is a range of ranks.
         lengths = np.frombuffer(sizes, np.int32)
-        self._order = np.argsort(lengths, kind="stable").astype(np.int32)
-        self._lengths = lengths[self._order]
+        order = np.argsort(lengths, kind="stable")
+        self.texts = [texts[position] for position in order]
+        self._lengths = lengths[order]
         ranks = np.empty(len(lengths), np.int64)
-        ranks[self._order] = np.arange(len(lengths))
+        ranks[order] = np.arange(len(lengths))
         keys = np.frombuffer(units, np.int32) * np.int64(len(lengths))
         keys += np.repeat(ranks, lengths)
         keys.sort()
@@ -91,21 +91,20 @@ class FuzzyIndex:
         self._starts = np.searchsorted(keys, count * len(lengths))
         self._ranks = (keys % max(1, len(lengths))).astype(np.int32)
 
-    def find(self, text: str) -> tuple[int, float] | None:
-        """Return the position of the most similar text and its similarity: 1 minus the edit
-        distance divided by the units of the longer text. None if it is below 0.7.
+    def find(self, text: str) -> tuple[str, float]:
+        """Return the most similar text and its similarity: 1 minus the edit distance divided by the
+        units of the longer text. Below 0.7, it is no text and 0.
         """
         units = comparable_units(text)
-        best: tuple[int, float] | None = None
+        best, highest = "", 0.0
         for rank, most in self._candidates(units) if units else ():
-            if best is not None and most <= best[1]:
+            if most <= highest:
                 break
-            position = int(self._order[rank])
-            others = comparable_units(self._texts[position])
+            others = comparable_units(self.texts[rank])
             similarity = 1 - edit_distance(units, others) / max(len(units), len(others))
-            if similarity >= max(LEAST_SIMILARITY, best[1] if best is not None else 0):
-                best = position, similarity
-        return best
+            if similarity >= LEAST_SIMILARITY and similarity > highest:
+                best, highest = self.texts[rank], similarity
+        return best, highest
 
     def _candidates(self, units: Sequence[str]) -> Iterator[tuple[int, float]]:
         """Yield the ranks of texts that may be similar, and the share of the units in common, the

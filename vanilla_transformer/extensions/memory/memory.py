@@ -9,10 +9,10 @@ of the new text, or left out.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -55,8 +55,8 @@ class Match(NamedTuple):
     A pair of a memory that fits a text.
 
     Attributes:
-        similarity: `EXACT`, or the similarity of the source to the text: 1 minus the edit distance in
-            words and signs, divided by their number in the longer one.
+        similarity: `EXACT`, or the similarity of the source to the text: 1 minus the edit distance
+            in words and signs, divided by their number in the longer one.
     """
 
     source: str
@@ -103,9 +103,8 @@ class TranslationMemory:
         name: str = "The memory",
     ):
         self._targets = dict[str, str]()
-        self._base, self._index = base, FuzzyIndex([])
-        self._sources: Sequence[str] = []  # of the index
-        self._lock = Lock()
+        self._base, self._lock = base, Lock()
+        self._indexes = list[FuzzyIndex]()  # of the first sources, largest first
         doubles, parts = list[str](), dict[str, str]()
         for source, target in pairs:
             if self._targets.get(tidy(source), target) != target:
@@ -129,7 +128,8 @@ class TranslationMemory:
         """Add a pair, instead of the one with the same source if there is one."""
         with self._lock:
             self._targets[tidy(source)] = target
-            self._targets = _split(source, target) | self._targets
+            for part, translation in _split(source, target).items():
+                self._targets.setdefault(part, translation)
 
     def find(self, text: str) -> Match | None:
         """Return the pair whose source is a text, or the one with the most similar source, if that
@@ -148,15 +148,23 @@ class TranslationMemory:
                 target = self._targets[source]
                 is_exact = is_faithful(source, target)
                 return Match(source, target, EXACT if is_exact else _MOST_SIMILAR)
-            if len(self._sources) != len(self._targets):
-                self._sources = list(self._targets)
-                self._index = FuzzyIndex(self._sources)
-            similar = self._index.find(source)
-            if similar is None:
+            self._index_new()
+            similar = [index.find(source) for index in self._indexes]
+            source, similarity = max(similar, key=itemgetter(1), default=("", 0.0))
+            if not similarity:
                 return None
-            position, similarity = similar
-            source = self._sources[position]
             return Match(source, self._targets[source], min(similarity, _MOST_SIMILAR))
+
+    def _index_new(self) -> None:
+        """Index the sources that are new, together with the last indexes if these are smaller, so
+        that a source is indexed again only when their number doubles.
+        """
+        indexed = sum(len(index.texts) for index in self._indexes)
+        new = list(islice(self._targets, indexed, None))
+        while new and self._indexes and len(self._indexes[-1].texts) <= len(new):
+            new += self._indexes.pop().texts
+        if new:
+            self._indexes.append(FuzzyIndex(new))
 
 
 def tidy(text: str) -> str:

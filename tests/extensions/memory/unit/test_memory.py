@@ -120,6 +120,24 @@ def test_memory_changes(tmp_path):
     assert base.find("Save it").target == "Speichern"
 
 
+def test_memory_that_grows_indexes_a_source_seldom(monkeypatch):
+    indexed = []
+
+    class Index(memories.FuzzyIndex):
+        def __init__(self, texts):
+            indexed.extend(texts)
+            super().__init__(texts)
+
+    monkeypatch.setattr(memories, "FuzzyIndex", Index)
+    memory = TranslationMemory()
+    for number in range(64):
+        word = f"w{'x' * number}"
+        memory.add(f"The {word} is old.", f"Der {word} ist alt.")
+        assert memory.find(f"The {word} is new.").target == f"Der {word} ist alt."
+    assert memory.find("The wx is new.").target == "Der wx ist alt."
+    assert len(indexed) <= 64 * 7
+
+
 VALUES = [
     ("Page 3 of 10", "Seite 3 von 10", "Page 3 of 10", "Seite 3 von 10"),
     ("Page 3 of 10", "Seite 3 von 10", "Page 4 of 12", "Seite 4 von 12"),

@@ -4,8 +4,8 @@ Measure a translation memory: the edits that it saves a translator, and its inde
     python -m benchmarks.bench_memory models/en-de catalog.po train.en train.de
 
 A simulated translator replaces each translation of the messages of a catalog, in their order, by
-the one of the catalog, which goes into the memory. Edits are TER against the catalog's translations,
-of the second half of the messages, beside the same model without a memory.
+the one of the catalog, which goes into the memory. Edits are TER against the translations of the
+catalog, of the second half of the messages, beside the same model without a memory.
 
 The index has the pairs of the training text and, up to `--pairs`, mixtures of their sentences. The
 questions are sentences of the text without their third word.
@@ -45,19 +45,17 @@ class MemoryArguments(BenchmarkArguments):
 
 def read_catalog(path: str, options: MemoryArguments) -> list[Pair]:
     """Return the first messages of a catalog that are translated and have letters."""
-    languages = {
-        "source_language": options.source_language,
-        "target_language": options.target_language,
-    }
+    source, target = options.source_language, options.target_language
+    spec = CorpusSpec(file=path, source_language=source, target_language=target)
     chosen = list[Pair]()
-    with open_corpus(CorpusSpec(file=path, **languages)) as corpus:
+    with open_corpus(spec) as corpus:
         for pair in read_pairs(corpus):
             if all(pair) and any(map(str.isalpha, pair.source)) and len(chosen) < options.count:
                 chosen.append((pair.source, pair.target))
     return chosen
 
 
-def measure_edits(model: str, pairs: Sequence[Pair]) -> list[dict[str, object]]:
+def measure_edits(model: str, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """Return the rows of the model without and with a memory."""
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.extensions.memory.memory import TranslationMemory
@@ -77,7 +75,7 @@ def measure_edits(model: str, pairs: Sequence[Pair]) -> list[dict[str, object]]:
     seconds["memory"] = time.perf_counter() - start
     half = len(pairs) // 2
     references = [target for _, target in pairs[half:]]
-    rows = []
+    rows = list[dict[str, Any]]()
     for name, translations in texts.items():
         last = translations[half:]
         rows.append(

@@ -395,7 +395,13 @@ class RayArguments(CommandArguments):
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
-_OF_SENTENCES = ("num_return_sequences", "target_prefix", "alternatives", "constraints")
+_OF_SENTENCES = (
+    "num_return_sequences",
+    "target_prefix",
+    "draft_bias",
+    "alternatives",
+    "constraints",
+)
 FLAG_NAMES = {"constraints": "constraint"}  # of options whose flags have another name
 _FLAG_TYPES: dict[str, Any] = {"constraints": list[str] | None, "glossary": Input | None}
 
@@ -447,6 +453,12 @@ class SentenceArguments(_SentenceFlags):
     target_prefixes: Input | None = Field(
         None, description="File with the prefix of each sentence, line by line; blank for none."
     )
+    draft: Input | None = Field(
+        None,
+        description="File with the draft of each sentence, line by line; blank for none. A draft "
+        "is a translation that may be right, such as one of an earlier version: greedy search "
+        "checks it, and returns what it returns without it, sooner.",
+    )
     tab_constraints: bool = Field(
         False,
         description="Each line has its own constraints after the sentence, separated by tabs.",
@@ -464,6 +476,8 @@ def request_settings(options: Any) -> dict[str, Any]:
         value = getattr(options, FLAG_NAMES.get(name, name), None)
         if value is not None and (value is not False or declared.default):
             settings[name] = value
+    if getattr(options, "draft", None) is not None:
+        settings["draft"] = ""  # until its lines are read
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
     elif options.mbr is None and (idle := options.model_fields_set & {*_SAMPLING}):
@@ -539,7 +553,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
         is_file = INPUT in parts or OUTPUT in parts
         if not is_file and name not in _NOT_OF_TRANSLATIONS:
             chosen[name] = getattr(options, name)
-    for name in ("glossary", "target_prefixes"):
+    for name in ("glossary", "target_prefixes", "draft"):
         path = getattr(options, name, None)
         if path is not None:
             chosen[name] = hash_file(Path(path))

@@ -199,15 +199,16 @@ class LineTranslator:
             "return_warnings": as_objects,
         }
         self.settings = {name: value for name, value in settings.items() if value}
-        self.prefixes: list[str] | None = None
-        if options.target_prefixes is not None:
-            self.prefixes = read_lines(options.target_prefixes)
-            count = len(self.prefixes)
+        self.columns = dict[str, list[str]]()  # options with a line for each sentence
+        files = {"target_prefix": options.target_prefixes, "draft": options.draft}
+        for name, path in files.items():
+            if path is None:
+                continue
+            self.columns[name] = read_lines(path)
+            count = len(self.columns[name])
             if total is not None and count != total:
-                number = f"{count} in {options.target_prefixes}"
-                raise UserError(
-                    f"There must be a target prefix for each of {total} sentences, got {number}."
-                )
+                requirement = f"There must be a {name.replace('_', ' ')} for each of"
+                raise UserError(f"{requirement} {total} sentences, got {count} in {path}.")
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
         # objects.
         shows_warnings = sys.stdout.isatty() and not (
@@ -229,8 +230,8 @@ class LineTranslator:
         from vanilla_transformer.decoding.answers import rename_text
 
         options, sources = self.options, shard.lines
-        if self.prefixes is not None:
-            settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(sources)]
+        for name, lines_of_file in self.columns.items():
+            settings[name] = lines_of_file[shard.start : shard.start + len(sources)]
         if options.tab_constraints:  # each line has its own after the sentence
             cells = [line.split("\t") for line in sources]
             shared = options.constraint or []

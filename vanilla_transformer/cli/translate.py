@@ -142,6 +142,7 @@ _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
     "target_prefixes",
+    "draft",
     "alternatives",
     "constraint",
     "tab_constraints",

@@ -62,6 +62,7 @@ class OptionError(UserError):
 
 PHRASES = "a list of phrases, or a list of phrases for each text"
 PREFIXES = "a string, or one for each text"
+DRAFTS = "text, or one for each text, None for no draft"
 # A title has the words of messages where the type and its range do not say all.
 # Larger sizes would fill the memory or take hours before the first result.
 Size = Annotated[int | None, Field(ge=0, le=10_000)]
@@ -84,6 +85,8 @@ _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 _PHRASES: dict[str, Any] = {"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}}
 _TERMS: dict[str, Any] = {"type": "object", "additionalProperties": _STRING}
 Prefixes = str | Annotated[Column, WithJsonSchema(_STRINGS)] | None
+_DRAFTS = {"type": "array", "items": {"anyOf": [_STRING, {"type": "null"}]}}
+Drafts = str | Annotated[Column, WithJsonSchema(_DRAFTS)] | None
 # An integer, or a `SentenceSeeds`, which several calls share
 Seed = int | SkipJsonSchema[Callable[[str], int]] | None
 
@@ -199,6 +202,18 @@ class TranslationOptions(BaseModel):
     alternatives: Annotated[Count, FLAG, JSON] = Field(
         None,
         description="Print a translation for each of so many most likely tokens after the prefix.",
+    )
+    draft: Annotated[Drafts, JSON] = Field(
+        None,
+        title=DRAFTS,
+        description="A translation that may be right, such as one of an earlier version of the "
+        "text: greedy search checks many of its tokens at once, and returns what it returns "
+        "without a draft, sooner.",
+    )
+    draft_bias: Annotated[float, Field(ge=0, le=0.5), FLAG, JSON] = Field(
+        0.0,
+        description="Preference for the words of the draft, from 0 (the same translation as "
+        "without it) to 0.5.",
     )
     constraints: Annotated[Column | None, FLAG, JSON, WithJsonSchema(_PHRASES)] = Field(
         None,
@@ -337,6 +352,7 @@ class TranslationOptions(BaseModel):
         if self.glossary is None and self.term_mode is not None:
             requirement = "`term_mode` must be given with a `glossary`"
             raise OptionError(f"{requirement}, got {self.term_mode!r} without one.")
+        self._check_draft()
         if self.alternatives is None:
             return self
         values = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
@@ -346,6 +362,25 @@ class TranslationOptions(BaseModel):
                 reason = "`alternatives` are completed by one search each"
                 raise OptionError(f"{reason}. Leave `{name}` out.")
         return self
+
+    def _check_draft(self) -> None:
+        if self.draft is None and self.draft_bias:
+            requirement = "`draft_bias` must be given with a `draft`"
+            raise OptionError(f"{requirement}, got {self.draft_bias} without one.")
+        if self.draft is None:
+            return
+        if self.is_constrained or self.alternatives is not None or self.mbr is not None:
+            raise OptionError(
+                "A `draft` is for one greedy search, without `constraints`, `alternatives` and "
+                "`mbr`. Leave them out."
+            )
+        if self.do_sample and self.draft_bias:
+            raise OptionError("`draft_bias` is for greedy search. Leave `do_sample` or it out.")
+        beams = self.generate_kwargs.get("num_beams") or 1
+        count = 1 if self.do_sample else self.count
+        if max(beams, count) > 1:
+            requirement = "A `draft` needs `num_beams=1` and, but for samples, one translation"
+            raise OptionError(f"{requirement}, got {beams} and {count}.")
 
     # --- Resolution ---
 
@@ -445,8 +480,9 @@ class TranslationOptions(BaseModel):
         return type(self)(**{**set_values, **values})
 
     def with_beams(self) -> "TranslationOptions":
-        """Return these options for a beam search that needs several beams."""
-        return self.override(num_beams=several_beams(self.num_beams, self.count))
+        """Return these options for a beam search that needs several beams, and follows no draft."""
+        beams = several_beams(self.num_beams, self.count)
+        return self.override(num_beams=beams, draft=None, draft_bias=0.0)
 
     def choose_beams(self, usual: int | None, reranks: bool = False) -> "TranslationOptions":
         """Return these options with the beam size that they need, for callers who do not choose
@@ -470,6 +506,7 @@ class TranslationOptions(BaseModel):
         """
         marks: dict[str, Any] = {
             "target_prefix": "",
+            "draft": "",
             "constraints": (),
             "force_words_ids": (),
             "seed": 0,
@@ -525,6 +562,11 @@ class TranslationOptions(BaseModel):
     def is_prefixed(self) -> bool:
         """Whether translations may have prefixes."""
         return self.target_prefix is not None or self.alternatives is not None
+
+    @property
+    def is_drafted(self) -> bool:
+        """Whether translations may have drafts."""
+        return self.draft is not None
 
 
 RETURNED = (

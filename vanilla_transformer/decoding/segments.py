@@ -22,9 +22,9 @@ from vanilla_transformer.text.protection import find_protected, merge
 from .constraints import check_token_ids, close_word, encode_words, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
-from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
+from .options import DRAFTS, PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, sentence_ranges
-from .sentences import Sentence
+from .sentences import Draft, Sentence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]
 _CONSTRAINTS_RULE = f"`constraints` must be {PHRASES}"
 _PREFIX_RULE = f"`target_prefix` must be {PREFIXES}"
+_DRAFT_RULE = f"`draft` must be {DRAFTS}"
 
 
 class SentenceReader:
@@ -63,6 +64,10 @@ class SentenceReader:
         self._seed = SentenceSeeds(seed) if isinstance(seed, int) else seed
         self._phrases: TextValues | None = None
         self._prefixes: TextValues | None = None
+        self._drafts: TextValues | None = None
+        if options.is_drafted:
+            is_shared = isinstance(options.draft, str)
+            self._drafts = TextValues(options.draft, is_shared, _check_draft, _DRAFT_RULE, count)
         if options.is_constrained:
             self._forced = check_token_ids(options.force_words_ids)
             constraints = () if options.constraints is None else options.constraints
@@ -93,7 +98,8 @@ class SentenceReader:
             protect = self._options.protect
             joined = [join_cut(self._split(text), protect) for text in texts]
             segments = encode_segments(joined, self._encode, longest, most)
-        if self._seed is None and self._phrases is None and self._prefixes is None:
+        columns = self._phrases, self._prefixes, self._drafts
+        if self._seed is None and columns == (None, None, None):
             return [list(starmap(Sentence, of_text)) for of_text in segments]
         phrases: list[Any] = [()] * len(texts)
         prefixes: list[Any] = [None] * len(texts)
@@ -102,7 +108,11 @@ class SentenceReader:
         if self._prefixes is not None:
             prefixes = self._prefixes.take(len(texts))
         rows_of_texts = zip(segments, phrases, prefixes, strict=True)
-        return [self._complete(*parts) for parts in rows_of_texts]
+        sentences = [self._complete(*parts) for parts in rows_of_texts]
+        if self._drafts is None:
+            return sentences
+        drafts = self._drafts.take(len(texts))
+        return list(map(self._add_draft, sentences, drafts))
 
     def _split(self, text: str) -> list[Segment]:
         """Split a text into lines and, with a splitter, these into sentences."""
@@ -141,6 +151,19 @@ class SentenceReader:
             prefix = None if prefix is None else []
         return sentences
 
+    def _add_draft(self, sentences: list[Sentence], draft: str) -> list[Sentence]:
+        """Return the sentences of a text with its draft: with the sentences of the draft, if there
+        are as many, or else with all of it.
+        """
+        parts = [part.text for part in self._split(draft)]
+        if len(parts) != len(sentences):
+            parts = [" ".join(parts)] * len(sentences)
+        drafted = []
+        for sentence, part in zip(sentences, parts, strict=True):
+            of_sentence = Draft(part, self._options.draft_bias) if part else None
+            drafted.append(sentence._replace(draft=of_sentence))
+        return drafted
+
     def _tokenize_phrases(self, phrases: object) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
             raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
@@ -154,6 +177,12 @@ class SentenceReader:
         if not words:
             return []
         return close_word(words, encode_words(self._tokenizer, words, "A target prefix"))
+
+
+def _check_draft(draft: object) -> str:
+    if not isinstance(draft, str | None):
+        raise OptionError(f"{_DRAFT_RULE}, got {draft!r}.")
+    return draft or ""
 
 
 class TextValues:

@@ -23,6 +23,13 @@ from .options import TranslationOptions
 from .translations import Translation
 
 
+class Draft(NamedTuple):
+    """What the translation of a sentence may be, and the preference for it, see `draft_bias`."""
+
+    text: str
+    bias: float = 0.0
+
+
 class Sentence(NamedTuple):
     """
     A line or sentence that is decoded by itself.
@@ -37,6 +44,7 @@ class Sentence(NamedTuple):
             prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
         kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
+        draft: What its translation may be, which a search checks.
     """
 
     text: str
@@ -47,6 +55,7 @@ class Sentence(NamedTuple):
     prefix: Sequence[int] | None = None
     annotation: AnnotatedText | None = None
     kept: Sequence[Range] | None = None
+    draft: Draft | None = None
 
 
 Report = Callable[[int], object]  # of the sentences that were translated since the last report

@@ -65,6 +65,38 @@ def complete_alternatives(
     return decode_alternatives
 
 
+def follow_drafts(decode: Decode) -> Decode:
+    """
+    Return a decode that translates the sentences with a draft by greedy search, unless the request
+    asks for beams, and the others as always.
+
+    Constraints need beam search, so a sentence with phrases is one of the others.
+    """
+
+    def decode_drafts(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        beams = options.generate_kwargs.get("num_beams") or 1
+        is_one_search = options.do_sample or max(beams, options.count) == 1
+        drafted, others = dict[int, Sentence](), dict[int, Sentence]()
+        for number, sentence in enumerate(sentences):
+            if sentence.draft is not None and not sentence.phrases and is_one_search:
+                drafted[number] = sentence
+            else:
+                others[number] = sentence._replace(draft=None)
+        answers = dict[int, list[Translation]]()
+        if others:
+            without = options.model_copy(update={"draft": None, "draft_bias": 0.0})
+            rows = decode([*others.values()], without, report)
+            answers |= zip(others, rows, strict=True)
+        if drafted:
+            rows = decode([*drafted.values()], options.override(num_beams=1, draft=""), report)
+            answers |= zip(drafted, rows, strict=True)
+        return [answers[number] for number in range(len(sentences))]
+
+    return decode_drafts
+
+
 @torch.inference_mode()
 def next_tokens(
     model: "DecodedModel",

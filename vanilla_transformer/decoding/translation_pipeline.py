@@ -35,7 +35,7 @@ from .protection.protected_search import remove_masks
 from .protection.stand_ins import StandIns, probe_stand_ins
 from .segments import SentenceReader
 from .sentences import Decode, Report, Sentence, Step, ignore
-from .steps import complete_alternatives, keep_protected, translate_parts
+from .steps import complete_alternatives, follow_drafts, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _OF_TEXTS = (
     "alternatives",
     "constraints",
+    "draft",
     "force_words_ids",
     "seed",
     "target_prefix",
@@ -215,6 +216,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
             raise OptionError(
                 "`alternatives` are of one model without reranking. Leave the other models out."
             )
+        if resolved.is_drafted and self.reranks:
+            raise OptionError(
+                "A `draft` is for one greedy search, but a model reranks translations. Leave one "
+                "of them out."
+            )
         direction = Direction(resolved.src_lang, resolved.tgt_lang)
         check_languages(self.tokenizer, direction, self.inputs.is_of_library)
         return TranslationCall(self, resolved, count)
@@ -224,6 +230,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         [`TaskInputs`].
         """
         return self.inputs.encode(texts, options, self.prefix)
+
+    def encode_draft(self, text: str) -> list[int]:
+        """Return the token ids of a translation, without special ones."""
+        text = " ".join(text.split())
+        return self.tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
 
     def postprocess(self, model_outputs: Any, clean_up: bool | None = None) -> list[str]:
         """Return the text of each row of token ids, whose spaces at its ends stay if the library's
@@ -277,6 +288,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 call.
         """
         decode: Decode = self.search
+        if any(sentence.draft for sentence in sentences):
+            decode = follow_drafts(decode)
         if not options.return_tensors:
             has_kept = any(sentence.kept is not None for sentence in sentences)
             for step in self.steps(options, keeps=options.protect or has_kept):
@@ -378,7 +391,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         requests = []
         for sentence in sentences:
             prefix, phrases = sentence.prefix or (), sentence.phrases
-            requests.append(DecodeRequest(sentence.tokens, prefix, phrases, sentence.seed))
+            request = DecodeRequest(sentence.tokens, prefix, phrases, sentence.seed)
+            if sentence.draft is not None:
+                tokens = self.encode_draft(sentence.draft.text)
+                request = request._replace(draft=tokens, draft_bias=sentence.draft.bias)
+            requests.append(request)
         hypotheses = engine.decode(requests, options.count, report=report)
         config = self.model.config
         return to_translations(sentences, hypotheses, read, self.tokenizer, options, config)
@@ -411,6 +428,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             "constraints": any(phrases) and options.is_constrained,
             "glossary": any(phrases),
             "target_prefix": options.is_prefixed,
+            "draft": options.is_drafted,
         }
         required_by = options.returned
         if required_by is None and sentences:

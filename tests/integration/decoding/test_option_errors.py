@@ -54,6 +54,8 @@ WRONG = {
     "epsilon_cutoff": (True, "a number, got True."),
     "seed": ("x", "an integer, got 'x'."),
     "target_prefix": (3, "a string, or one for each text, got 3."),
+    "draft": (3, "text, or one for each text, None for no draft, got 3."),
+    "draft_bias": (0.7, "a number in [0, 0.5], got 0.7."),
     "alternatives": (0, "an integer from 1 to 500, got 0."),
     "constraints": ("Hund", f"{PHRASES}, got 'Hund'."),
     "term_mode": ("firm", "one of 'soft', 'hard', 'exact', got 'firm'."),

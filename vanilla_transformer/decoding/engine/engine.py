@@ -91,9 +91,9 @@ class Engine:
         features: Further features of the search.
         options_of_call: Options of the search by name, see [`TranslationOptions`].
             `return_alignments=True` returns the [`Hypothesis.attention`] of the heads that
-            `config.alignment_heads` names, and `target_prefix=""` lets requests have a prefix. With
-            `do_sample=True`, tokens are drawn, after filters that filter nothing by default, and
-            `num_beams` is 1.
+            `config.alignment_heads` names, `target_prefix=""` lets requests have a prefix, and
+            `draft=""` a draft. With `do_sample=True`, tokens are drawn, after filters that filter
+            nothing by default, and `num_beams` is 1.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.

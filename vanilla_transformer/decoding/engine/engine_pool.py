@@ -141,8 +141,8 @@ class EnginePool:
                     if option not in unused:
                         search.append((option, getattr(options, option)))
                 beams = options.num_beams or 1
-                returned = options.is_prefixed, options.return_alignments
-                key = repr((beams, search, *returned, constraints))
+                others = options.is_prefixed, options.is_drafted, options.return_alignments
+                key = repr((beams, search, *others, constraints))
                 if key not in self._engines:
                     precision = resolve_precision(self._decoded, self.precision)
                     # Engines share the weights of a precision.

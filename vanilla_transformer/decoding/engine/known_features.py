@@ -114,6 +114,8 @@ def search_options(
         continuations = [token for token in word_continuations if token < entries]
         penalties[continuations] = UNLIKELY
         penalties = penalties.to(model.device)
+    if options.is_drafted and beams > 1:
+        raise OptionError(f"A `draft` needs `num_beams=1`, got {beams}.")
     if options.is_prefixed:
         known.append(TargetPrefix(word_continuations, penalties))
     if options.no_repeat_ngram_size:

@@ -28,6 +28,8 @@ class DecodeRequest(NamedTuple):
         phrases: Token ids of each phrase that the target contains, for an engine with
             `constraint_tokens`.
         seed: Seed of the samples of this source; by default it follows from the one of the call.
+        draft: Token ids that the target may turn out to have, for an engine with `draft`.
+        draft_bias: Preference for them, from 0 to 0.5, see [`Drafts`].
         limit: Tokens that the target may have, for a source that is read as it is. By default the
             options limit the target, and an EOS is not read at the end of a prompt, nor in a source
             without `config.source_eos`.
@@ -38,6 +40,8 @@ class DecodeRequest(NamedTuple):
     phrases: Phrases = ()
     seed: int | None = None
     limit: int | None = None
+    draft: Sequence[int] = ()
+    draft_bias: float = 0.0
 
 
 class Search(NamedTuple):

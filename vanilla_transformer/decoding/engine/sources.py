@@ -45,7 +45,7 @@ class SourceRules:
         self._margin, self._eos = margin, search.eos_token_ids
         entries = len(model.get_output_embeddings().weight)
         self._target_tokens = {*range(entries)} - {*self._eos}
-        self._prefixed = options.is_prefixed
+        self._prefixed, self._drafted = options.is_prefixed, options.is_drafted
         self._phrase_room = 0
         for feature in search.features:
             if isinstance(feature, PhraseConstraints):
@@ -92,6 +92,11 @@ class SourceRules:
             size = f"{len(prefix)} tokens for source {position}"
             requirement = f"shorter than the {limit} tokens of the limit"
             raise ConstraintError(f"A target prefix must be {requirement}, got {size}.")
+        if len(request.draft) and not self._drafted:
+            raise UserError("A draft needs an engine with `draft`.")
+        wrong = [token for token in request.draft if token not in known and token not in self._eos]
+        if wrong:
+            raise UserError(f"A draft must have token ids of the vocabulary, got {wrong[0]}.")
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), known)
 
     def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:

@@ -53,7 +53,8 @@ def known_options(translate: "TranslationPipeline") -> list[str]:
     if translate.uses_engine:
         names = [name for name in ENGINE_OPTIONS if has.get(name, True)]
     if names and translate.reranks:
-        names = [name for name in names if name not in ("do_sample", "alternatives")]
+        refused = ("do_sample", "alternatives", "draft", "draft_bias")
+        names = [name for name in names if name not in refused]
         names += translate.reranker.options
     elif names:
         names += RISK

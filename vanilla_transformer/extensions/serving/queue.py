@@ -36,6 +36,7 @@ class TextRequest(NamedTuple):
         format: The format of documents.
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
+        drafts: The draft of each text, or None.
         is_part: Whether the texts are some of the sentences of a document. They wait as a large
             request does, although they are few at a time.
     """
@@ -46,13 +47,14 @@ class TextRequest(NamedTuple):
     format: str = TEXT
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str | None] | None = None
+    drafts: Sequence[str | None] | None = None
     is_part: bool = False
 
 
 class QueuedText(NamedTuple):
     """
     A text, or a sentence of a document, that waits for its translations, which must contain the
-    `constraints` and begin with the `target_prefix`.
+    `constraints` and begin with the `target_prefix`, and may be the `draft`.
 
     `arrived` is the time of `time.monotonic`.
     """
@@ -64,6 +66,7 @@ class QueuedText(NamedTuple):
     format: str = TEXT
     constraints: tuple[str, ...] = ()
     target_prefix: str | None = None
+    draft: str | None = None
     arrived: float = 0.0
 
 
@@ -284,7 +287,7 @@ class Batcher:
 
         Texts of a canceled call leave the queue.
         """
-        texts, options, client, format, constraints, prefixes, is_part = request
+        texts, options, client, format, constraints, prefixes, drafts, is_part = request
         self.limits.check_request(texts, options.count, format)
         loop = asyncio.get_running_loop()
         try:
@@ -301,13 +304,14 @@ class Batcher:
                     )
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()
-                all_prefixes = prefixes or [None] * len(texts)
-                columns = zip(texts, counts, phrases, all_prefixes, strict=True)
+                nothing = [None] * len(texts)
+                rows = phrases, prefixes or nothing, drafts or nothing
+                columns = zip(texts, counts, *rows, strict=True)
                 entries = deque[QueuedText]()
-                for text, count, required, prefix in columns:
+                for text, count, required, prefix, draft in columns:
                     future = asyncio.Future[list[Any]]()
                     entry = QueuedText(
-                        text, count, future, options, format, required, prefix, arrived
+                        text, count, future, options, format, required, prefix, draft, arrived
                     )
                     entries.append(entry)
                 queued = QueuedRequest(client, entries, is_part)
@@ -340,7 +344,8 @@ class Batcher:
                 for text in self._queue.take():
                     is_constrained = bool(text.constraints)
                     has_prefix = text.target_prefix is not None
-                    key = (text.options, text.format, is_constrained, has_prefix)
+                    has_draft = text.draft is not None
+                    key = (text.options, text.format, is_constrained, has_prefix, has_draft)
                     groups.setdefault(key, []).append(text)
                 for group in groups.values():
                     self.batches += 1
@@ -410,6 +415,8 @@ class Batcher:
             columns["constraints"] = [list(entry.constraints) for entry in group]
         if first.target_prefix is not None:
             columns["target_prefix"] = [entry.target_prefix for entry in group]
+        if first.draft is not None:
+            columns["draft"] = [entry.draft for entry in group]
         options = first.options.model_copy(update=columns)
 
         def translate() -> list[list[Any]]:

@@ -146,6 +146,9 @@ class TranslationRequest(_Entries):
         resolved = TranslationOptions.resolve(options)
         constraints = _column(options, "constraints", texts)
         prefixes = _column(options, "target_prefix", texts)
+        drafts = _column(options, "draft", texts)
+        if drafts is not None:
+            drafts = [draft or "" for draft in drafts]
         if self.format != TEXT:
             if "format" not in known:
                 raise OptionError("This service translates no documents. Leave `format` out.")
@@ -153,12 +156,16 @@ class TranslationRequest(_Entries):
                 raise OptionError(
                     "With `format` there is one translation. Leave the other options but terms out."
                 )
-        update = {"constraints": None, "target_prefix": None}
+        update = {"constraints": None, "target_prefix": None, "draft": None}
         of_all_texts = resolved.model_copy(update=update)
-        return TextRequest(texts, of_all_texts, client, self.format, constraints, prefixes)
+        columns = constraints, prefixes, drafts
+        return TextRequest(texts, of_all_texts, client, self.format, *columns)
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
+
+
+_KINDS: dict[str, Any] = {"constraints": list, "draft": str | None}  # of the value of a text
 
 
 def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | None:
@@ -168,7 +175,9 @@ def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | No
     value = options.get(name)
     if value is None:
         return None
-    kind, place = (list, " for a text") if name == "constraints" else (str, "")
+    kind, place = _KINDS.get(name, str), ""
+    if name == "constraints":
+        place = " for a text"
     count = len(texts) if isinstance(texts, list) else 0
     is_one_row = kind is list and isinstance(value[0], str)
     is_shared = isinstance(value, str) or is_one_row

@@ -578,8 +578,10 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
     async def translate(position: int) -> dict[str, Any]:
         phrases = request.constraints and [request.constraints[position]]
         prefixes = request.prefixes and [request.prefixes[position]]
+        drafts = request.drafts and [request.drafts[position]]
         texts = [request.texts[position]]
-        one = request._replace(texts=texts, constraints=phrases, prefixes=prefixes)
+        columns = {"constraints": phrases, "prefixes": prefixes, "drafts": drafts}
+        one = request._replace(texts=texts, **columns)
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:

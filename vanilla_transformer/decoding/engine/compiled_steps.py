@@ -146,7 +146,8 @@ class CompiledSteps:
         number, steps, seconds = choice.choose(), self._steps, self._seconds
         with at_most_threads(number):
             yield
-        choice.add(number, (self._seconds - seconds) / (self._steps - steps))
+        if self._steps > steps:  # and not wide ones alone
+            choice.add(number, (self._seconds - seconds) / (self._steps - steps))
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now.

@@ -27,6 +27,8 @@ class DeviceProfile(NamedTuple):
         steps_between_looks: Steps between two looks of the host at `done`; a look at another device
             takes time.
         pads_prefill: Batches of sources are padded, so that they have few shapes.
+        most_wide_rows: Tokens that a step reads at most, of all slots, if it reads several of a
+            slot.
         spare_bytes: Bytes of buffers that are kept for other sizes; None for a share of the free
             memory.
     """
@@ -37,6 +39,7 @@ class DeviceProfile(NamedTuple):
     few_slots: tuple[int, ...]
     steps_between_looks: int
     pads_prefill: bool
+    most_wide_rows: int
     spare_bytes: int | None
 
 
@@ -47,6 +50,7 @@ GPU = DeviceProfile(
     few_slots=(1, 8, 64, 512),  # each has its own CUDA graphs
     steps_between_looks=4,
     pads_prefill=True,
+    most_wide_rows=1024,
     spare_bytes=None,  # steps would be captured again with other buffers
 )
 CPU = DeviceProfile(
@@ -56,6 +60,7 @@ CPU = DeviceProfile(
     few_slots=(1, 2, 4, 8, 16, 24, 32, 48, 64, 96),
     steps_between_looks=1,
     pads_prefill=False,
+    most_wide_rows=64,
     spare_bytes=2**25,
 )
 PROFILES = {"cpu": CPU}

@@ -23,6 +23,7 @@ from vanilla_transformer.machine.transfers import HostCopy, to_device
 
 from .custom_generate import generate_by_engine
 from .device_profile import profile_of
+from .drafts import WIDTHS, find_drafts
 from .graphed_steps import steps_for
 from .known_features import search_options
 from .phrase_constraints import (
@@ -144,6 +145,11 @@ class Engine:
         start: Any = options.decoder_start_token_id if self._rules.has_encoder else 0
         self._schedule = SlotSchedule(self.model, slots, self.options, start, self._alignment_heads)
         self.steps = steps_for(step, compile, self.buffers)
+        # For several tokens of a slot, by their number, made when they are needed
+        self.wide_steps = dict[int, Any]()
+        self._compile, self._widths = compile, ()
+        if options.is_drafted and all(decoder.can_be_wide for decoder in step.decoders):
+            self._widths = WIDTHS
 
     @property
     def buffers(self) -> SlotBuffers:
@@ -236,7 +242,15 @@ class Engine:
         them.
         """
         with self.lock:
-            self.steps.find(self.buffers.arguments)
+            for steps in (self.steps, *map(self._steps_of, self._widths)):
+                steps.find(self.buffers.arguments)
+
+    def _steps_of(self, width: int) -> Any:
+        """Return the steps that read so many tokens of a slot."""
+        if width not in self.wide_steps:
+            step = self.steps.step.widen(width)
+            self.wide_steps[width] = steps_for(step, self._compile, self.buffers)
+        return self.wide_steps[width]
 
     def _searches(
         self, requests: Sequence[DecodeRequest], count: int, seed: int | None
@@ -244,6 +258,7 @@ class Engine:
         """Return the searches or samples of each request."""
         for position, request in enumerate(requests):
             self._rules.check(position, request)
+        requests = [*map(self._rules.cut_draft, requests)]
         if self.options.sampling is None:
             is_seeded = any(request.seed is not None for request in requests)
             if seed is not None or is_seeded:
@@ -283,12 +298,22 @@ class Engine:
         with self.steps.sharing_cores(present * self.options.num_beams):
             while not ended:
                 self._schedule.fill(self._queue, self._look_every)
-                self.steps.run(self._look_every, *self.buffers.arguments)
-                self._schedule.steps_run += self._look_every
-                look = HostCopy(self.buffers.state.done)
+                steps, count = self.steps, self._look_every
+                width = self._schedule.choose_width(self._widths)
+                if width > 1:
+                    steps, count = self._steps_of(width), 1
+                    self._schedule.fill(self._queue, width)
+                steps.run(count, *self.buffers.arguments)
+                self._schedule.steps_run += count * width
+                state = self.buffers.state
+                drafts = find_drafts(self.options.features, state.features)
+                draft_places = [] if drafts is None else [state.time, drafts.remaining()]
+                look = HostCopy(state.done, *draft_places)
                 if self._look_every > 1:
                     self._queue.read_ahead()  # which launches operations while the steps run
-                (done,) = look.wait()
+                done, *places = look.wait()
+                if places:
+                    self._schedule.update(*places)
                 ended = [slot for slot in self._schedule.occupied() if done[slot]]
         slots, entries = to_device(ended, self.model.device), self._schedule.occupied()
         searches = [entries[slot].search for slot in ended]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
+from .drafts import Drafts
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations
 from .sampling import SamplingOptions
 from .search_options import SearchFeature, SearchOptions
@@ -114,8 +115,6 @@ def search_options(
         continuations = [token for token in word_continuations if token < entries]
         penalties[continuations] = UNLIKELY
         penalties = penalties.to(model.device)
-    if options.is_drafted and beams > 1:
-        raise OptionError(f"A `draft` needs `num_beams=1`, got {beams}.")
     if options.is_prefixed:
         known.append(TargetPrefix(word_continuations, penalties))
     if options.no_repeat_ngram_size:
@@ -127,6 +126,10 @@ def search_options(
         known.append(
             PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties)
         )
+    if options.is_drafted:
+        if beams > 1:
+            raise OptionError(f"A `draft` needs `num_beams=1`, got {beams}.")
+        known.append(Drafts())  # after features that forbid tokens
     if options.forced_eos_token_id is not None:
         known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
     penalty = options.length_penalty

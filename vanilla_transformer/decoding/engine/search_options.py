@@ -106,6 +106,11 @@ class SearchFeature:
         The memory of slots that are done must stay as it is.
         """
 
+    def end_step(self, state: "SearchState", memory: Any) -> None:
+        """Update the memory of running hypotheses once at the end of a step, which may choose
+        several tokens.
+        """
+
 
 @dataclass(frozen=True)
 class SearchOptions:

@@ -7,6 +7,7 @@ attention over the same room.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,17 +32,20 @@ class Entry(NamedTuple):
     A sentence in a slot: its search, the length of its source, and the steps that had been run when
     it entered.
 
-    `stays` is True if it was set aside before.
+    `stays` is True if it was set aside before. `remaining` is the number of the next tokens of its
+    draft.
     """
 
     search: Search
     length: int
     entered: int
     stays: bool = False
+    remaining: int = 0
 
     def positions(self, end: int) -> int:
         """Return the positions for which its slot needs room when `end` steps have been run."""
-        return max(self.length, len(self.search.request.prefix), end - self.entered)
+        request = self.search.request
+        return max(self.length, len(request.prefix), len(request.draft), end - self.entered)
 
 
 class SlotSchedule:
@@ -57,7 +61,7 @@ class SlotSchedule:
     Attributes:
         buffers: The tensors of the slots.
         sizes: The numbers of slots that are used.
-        steps_run: The steps so far.
+        steps_run: The steps so far, of which a wide one counts as so many.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class SlotSchedule:
         self._slots, self._start_token, self._device = slots, start_token, model.device
         profile = profile_of(model.device)
         self._room_for = partial(room_for, dtype=model.dtype)
-        self._keeps_rooms = profile.captures_steps
+        self._keeps_rooms, self._most_rows = profile.captures_steps, profile.most_wide_rows
         self.sizes = [*(few for few in profile.few_slots if few < slots), slots]
         first = SlotSize(self.sizes[0], self._room_for(1))
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
@@ -108,6 +112,26 @@ class SlotSchedule:
         self._resize(SlotSize(slots, self._room(steps)))
         first = min((entry.entered for entry in self.occupied().values()), default=0)
         self._settled_until = 0 if self._aside else first + self.buffers.size.room
+
+    def choose_width(self, widths: Sequence[int]) -> int:
+        """Return how many tokens of each slot the next step reads, 1 or one of the widths: as many
+        as are of drafts, if most of them are.
+        """
+        counts = [1 + entry.remaining for entry in self.occupied().values()] if widths else []
+        best, most = 1, len(counts)
+        for width in widths:
+            rows = width * self.buffers.size.slots
+            useful = sum(min(count, width) for count in counts)
+            if rows <= self._most_rows and 2 * useful >= rows and useful > most:
+                best, most = width, useful
+        return best
+
+    def update(self, times: Sequence[int], remaining: Sequence[int]) -> None:
+        """Note the positions of all slots and what comes next of their drafts, after wide steps."""
+        for slot, entry in self.occupied().items():
+            entered = self.steps_run - times[slot]
+            self._entries[slot] = entry._replace(entered=entered, remaining=remaining[slot])
+        self._settled_until = 0
 
     def free(self, slots: list[int]) -> None:
         """Empty the given slots."""
@@ -170,7 +194,11 @@ class SlotSchedule:
             self.buffers.restore_rows(free.pop(0), rows)
         while len(free) >= max(1, len(self._entries) // 16) and queue:
             sources, size = queue.take(len(free)), self.buffers.size
-            entries = [Entry(source.search, source.length, self.steps_run) for source in sources]
+            entries = []
+            for source in sources:
+                draft = source.search.request.draft
+                entry = Entry(source.search, source.length, self.steps_run, remaining=len(draft))
+                entries.append(entry)
             room = self._room_for(max(entry.positions(self.steps_run) for entry in entries))
             self._resize(SlotSize(size.slots, max(size.room, room)))
             slots = [free.pop(0) for _ in sources]

@@ -4,6 +4,7 @@ their targets.
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor, nn
@@ -98,6 +99,13 @@ class SourceRules:
         if wrong:
             raise UserError(f"A draft must have token ids of the vocabulary, got {wrong[0]}.")
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), known)
+
+    def cut_draft(self, request: DecodeRequest) -> DecodeRequest:
+        """Return a request whose draft ends before EOS and at the limit of its target."""
+        if not len(request.draft):
+            return request
+        tokens = takewhile(lambda token: token not in self._eos, request.draft)
+        return request._replace(draft=tuple(islice(tokens, self.limit(request))))
 
     def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:
         """Return the tokens that attention may see."""

@@ -50,11 +50,13 @@ class Moment:
 
     Attributes:
         slots: The numbers of the slots, `(B,)`.
-        time: Position of the tokens in the target, `(B,)`.
+        time: Position of the tokens in the target, `(B,)`; or `(B, N)` if they are N tokens of one
+            beam.
         done: Slots whose sentences are done, `(B,)`.
         ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step,
             itself.
-        past: Mask to add to the scores of a hypothesis' own keys, `(B, 1, 1, R)`.
+        past: Mask to add to the scores of a hypothesis' own keys, `(B, 1, 1, R)`; or
+            `(B, 1, N, R)`.
         source: Mask to add to the scores of positions of the source, `(B, 1, 1, R)`.
     """
 
@@ -64,6 +66,11 @@ class Moment:
     ancestors: Tensor
     past: Tensor
     source: Tensor
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the tokens are several of one beam."""
+        return self.time.dim() > 1
 
     @cached_property
     def past_of_all(self) -> Tensor:
@@ -128,8 +135,12 @@ class StaticSelfAttention(nn.Module):
         # (B, H, N, K) each
         query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")
         for tensor, entry in zip(memory, key_and_value, strict=True):
-            tensor[moment.slots, :, moment.time] = entry
-        (keys, values), past = _readable(memory, moment, _is_fused(query))
+            if moment.is_wide:
+                rows = entry.transpose(1, 2)  # (B, N, H, K)
+                tensor[moment.slots[:, None], :, moment.time, 0] = rows
+            else:
+                tensor[moment.slots, :, moment.time] = entry
+        (keys, values), past = _readable(memory, moment, _is_fused(query) and not moment.is_wide)
         if prompt is None:
             output = attend(query, keys, values, past, attention.scaling)
         else:
@@ -177,10 +188,12 @@ class StaticCrossAttention(nn.Module):
         """
         (query,) = split_heads(attention, attention.q_proj(states), "q")  # (B, H, N, K)
         for head, memory in zip(self.kept_heads, queries, strict=True):
-            kept = torch.where(
-                moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head]
-            )
-            memory.index_put_((moment.slots, moment.time), kept)
+            places, new, done = (moment.slots, moment.time), query[:, head], moment.done
+            if moment.is_wide:
+                places = moment.slots[:, None], moment.time
+                new, done = new[:, :, None], done[:, None]  # (B, N, 1, K)
+            kept = torch.where(done[..., None, None], memory[places], new)
+            memory.index_put_(places, kept)
         output = attend(query, source.keys, source.values, moment.source, attention.scaling)
         return attention.out_proj(output)
 

@@ -146,32 +146,43 @@ class StaticDecoder(nn.Module):
             for index, layer in enumerate(decoder.layers)
         )
 
+    @property
+    def can_be_wide(self) -> bool:
+        """Whether it computes several tokens of a beam at once: all its attentions are softmax
+        attention, and it has an encoder.
+        """
+        forms = set[type]()
+        for layer in self.layers:
+            forms |= {type(layer.self_attn), type(getattr(layer, "encoder_attn", None))}
+        return forms == {StaticSelfAttention, StaticCrossAttention}
+
     def forward(
         self, tokens: Tensor, time: Tensor, done: Tensor, ancestors: Tensor, memory: SlotMemory
     ) -> Tensor:
         """
-        Compute the logits `(B, N, V)` after one more token of each beam, in float32.
+        Compute the logits `(B, N, V)` after one more token of each beam, or after each of N more
+        tokens of one beam, in float32.
 
         Args:
             tokens: `(B, N)`. After a prompt, those at time 0 are not used: the prompt's last token
                 is at this time.
-            time: Position of these tokens in the target, `(B,)`.
+            time: Position of these tokens in the target, `(B,)`, or `(B, N)` for N tokens of one
+                beam.
             done: Slots whose sentences are done, `(B,)`.
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this
                 step, itself.
             memory: Updated in place.
         """
         slots, steps = (torch.arange(size, device=time.device) for size in ancestors.shape[::2])
-        past, source = steps <= time[:, None], steps < memory.source_lengths[:, None]  # (B, R)
-        positions = time
+        positions = time if time.dim() > 1 else time[:, None]  # (B, 1) or (B, N)
+        past = steps <= positions[..., None]  # (B, 1, R) or (B, N, R)
+        source = (steps < memory.source_lengths[:, None])[:, None]  # (B, 1, R)
         if self.follows_prompt:
             past = past & (steps > 0)  # the memory of the prompt has its last token
-            positions = time + memory.source_lengths - 1
-        masks = (
-            additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source)
-        )
+            positions = positions + memory.source_lengths[:, None] - 1
+        masks = (additive(seen).to(memory.positions.dtype)[:, None] for seen in (past, source))
         moment = Moment(slots, time, done, ancestors, *masks)
-        states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
+        states = self.embed_tokens(tokens) + memory.positions[positions]  # (B, N, D)
         layers: list[Any] = [*self.layers]
         sublayers = [
             (layer.layer, norm, sublayer)

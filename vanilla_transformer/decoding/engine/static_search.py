@@ -9,17 +9,22 @@ sentence is done. Differs from Tensor2Tensor, as the library does: a hypothesis 
 limit cuts off competes as if it were finished; there it counts only if no hypothesis has ended. A
 slot that is done stays as it is until a new sentence enters.
 
-Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
+A wide step of a search with one beam reads several tokens of each slot, see [`drafts`].
+
+Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary, K
+tokens that a wide step reads.
 """
 
+import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vanilla_transformer.decoding.ensemble import log_mean_probabilities
 
+from .drafts import find_drafts
 from .sampling import sample
 from .search_options import SearchOptions
 from .search_state import ModelScores, SearchState
@@ -58,9 +63,13 @@ class SearchStep(nn.Module):
         decoders: The decoder of each model.
         options: The search.
         weights: Weights of the models of an ensemble.
+
+    Attributes:
+        width: Tokens of a slot by which the step advances it at most.
     """
 
     eos: Tensor
+    width = 1
 
     def __init__(
         self,
@@ -77,21 +86,59 @@ class SearchStep(nn.Module):
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
+    def widen(self, width: int) -> "SearchStep":
+        """Return the same step for several tokens of a slot."""
+        step = copy.copy(self)
+        step.width = width
+        return step
+
     def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
-        slots, ancestors = (
-            torch.arange(state.time.shape[0], device=self.eos.device),
-            state.ancestors,
-        )
+        ancestors = state.ancestors
         if self.beams > 1:
             beams, steps = (
                 torch.arange(size, device=self.eos.device) for size in ancestors.shape[1:]
             )
             here = steps == state.time[:, None, None]  # (B, 1, R)
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
+        if self.width == 1:
+            logits = self._logits(state.last_tokens, state.time, state.done, ancestors, memory)
+            self._choose(logits, state, ancestors)
+        else:
+            self._choose_several(state, memory)
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            feature.end_step(state, feature_state)
+        return ()
+
+    def _choose_several(self, state: SearchState, memory: Sequence[SlotMemory]) -> None:
+        """Choose tokens one after the other, as long as they are those of the draft, which the
+        decoders read at once.
+
+        A slot whose token is another one takes no part in the rest of the step, as if it were done.
+        """
+        drafts: Any = find_drafts(self.options.features, state.features)
+        fed = torch.cat([state.last_tokens, drafts.next_tokens(self.width - 1)], dim=1)  # (B, K)
+        steps = torch.arange(self.width, device=self.eos.device)
+        # Slots that are done have room for no more.
+        times = (state.time[:, None] + steps).clamp(max=state.tokens.shape[1] - 1)
+        tokens, finished = fed.clamp(min=0), state.done.clone()
+        logits = self._logits(tokens, times, finished, state.ancestors, memory)  # (B, K, V)
+        may_look = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+        for turn in range(self.width):
+            takes_part = ~state.done
+            if may_look and not takes_part.any():
+                break
+            self._choose(logits[:, turn : turn + 1], state, state.ancestors)
+            finished = finished | (takes_part & state.done)
+            if turn + 1 < self.width:
+                state.done.logical_or_(state.last_tokens[:, 0] != fed[:, turn + 1])
+        state.done.copy_(finished)
+
+    def _choose(self, logits: Tensor, state: SearchState, ancestors: Tensor) -> None:
+        """Choose the next token of each hypothesis, given the model's logits, `(B, N, V)`."""
+        slots = torch.arange(state.time.shape[0], device=self.eos.device)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
-        logits = self._logits(state, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
@@ -101,16 +148,23 @@ class SearchStep(nn.Module):
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.follow(state, feature_state, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
-        return ()
 
     def extra_repr(self) -> str:
-        return f"weights={self._weights}"  # compiled steps depend on them
+        width = f", width={self.width}" if self.width > 1 else ""
+        return f"weights={self._weights}{width}"  # compiled steps depend on them
 
     def _logits(
-        self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]
+        self,
+        tokens: Tensor,
+        time: Tensor,
+        done: Tensor,
+        ancestors: Tensor,
+        memory: Sequence[SlotMemory],
     ) -> Tensor:
-        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
-        inputs = state.last_tokens, state.time, state.done, ancestors
+        """Return the logits of the model, or of an ensemble the logarithms of its probabilities,
+        see [`StaticDecoder`].
+        """
+        inputs = tokens, time, done, ancestors
         logits = [
             decoder(*inputs, memory_of_model)
             for decoder, memory_of_model in zip(self.decoders, memory, strict=True)

@@ -181,7 +181,9 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
     for quantized weights, nor the batched ones of LSH attention.
     """
     is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
-    return (MANY_ROWS,) if is_batched or _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
+    is_wide = getattr(step, "width", 1) > 1
+    has_one = is_batched or is_wide or _is_quantized(step)
+    return (MANY_ROWS,) if has_one else (FEW_ROWS, MANY_ROWS)
 
 
 def threads_for_few_rows(step: nn.Module, threads: int) -> int:

@@ -1,0 +1,133 @@
+"""
+Drafts: tokens that a target may turn out to have, which the search checks many at once.
+
+A step of greedy search or sampling feeds the last token of a slot and the next tokens of its draft
+to the decoder in one pass, and then chooses tokens one after the other, as it always does, for as
+long as they are those that it has fed. So the right start of a draft costs one step. After a
+difference, the draft continues after the longest end of the target that it contains.
+
+A bias prefers the draft, as in biased decoding (Arivazhagan et al., 2020): tokens are chosen from
+`(1 - bias) p + bias [is of the draft]`.
+
+Letters in shapes: B slots, R room for positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vanilla_transformer.machine.transfers import copy_to_device, to_device
+
+from .search_options import SearchFeature
+
+if TYPE_CHECKING:
+    from .search_state import SearchState
+
+WIDTHS = (4, 8, 16)  # tokens of a slot that a step reads, besides one
+_LEAST, _MOST = 2, 6  # tokens by which the place in a draft is found again
+_NONE, _UNWRITTEN = -1, -2  # no tokens
+
+
+class DraftMemory(NamedTuple):
+    """
+    The draft of each slot.
+
+    Attributes:
+        tokens: Its tokens, `(B, R)`.
+        lengths: Their number, `(B,)`.
+        places: The place of the token that comes next, `(B,)`; the length if there is none.
+        bonuses: What a token of the draft may lack to the best probability, `(B,)`.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    places: Tensor
+    bonuses: Tensor
+
+    def next_tokens(self, count: int) -> Tensor:
+        """Return the next tokens of each draft, and -1 after the last one, `(B, count)`."""
+        places = self.places[:, None] + torch.arange(count, device=self.places.device)
+        last = self.tokens.shape[1] - 1  # buffers may have become smaller
+        tokens = self.tokens.gather(1, places.clamp(max=last))
+        ends = self.lengths[:, None].clamp(max=last + 1)
+        return torch.where(places < ends, tokens, _NONE)
+
+    def remaining(self) -> Tensor:
+        """Return the number of tokens that come next, `(B,)`."""
+        return self.lengths - self.places
+
+
+@dataclass(frozen=True)
+class Drafts(SearchFeature):
+    """Follow [`DecodeRequest.draft`] in a search with one beam."""
+
+    def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> DraftMemory:
+        tokens = torch.zeros(slots, room, dtype=torch.long, device=device)
+        lengths = torch.zeros(slots, dtype=torch.long, device=device)
+        bonuses = torch.zeros(slots, dtype=torch.float32, device=device)
+        return DraftMemory(tokens, lengths, torch.zeros_like(lengths), bonuses)
+
+    def enter(self, memory: DraftMemory, slots: Tensor, requests: Sequence[Any]) -> None:
+        room = memory.tokens.shape[1]
+        tokens = torch.zeros(len(requests), room, dtype=torch.long)
+        lengths, bonuses = list[int](), list[float]()
+        for row, request in zip(tokens, requests, strict=True):
+            draft = torch.tensor(request.draft[:room], dtype=torch.long)
+            row[: len(draft)] = draft
+            lengths.append(len(draft))
+            bonuses.append(request.draft_bias / (1.0 - request.draft_bias))
+        memory.tokens[slots] = copy_to_device(tokens, slots.device)
+        memory.lengths[slots] = to_device(lengths, slots.device)
+        memory.places[slots] = torch.zeros_like(slots)
+        memory.bonuses[slots] = copy_to_device(torch.tensor(bonuses), slots.device)
+
+    def change_logits(
+        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: DraftMemory
+    ) -> Tensor:
+        token, bonus = memory.next_tokens(1), memory.bonuses[:, None]  # (B, 1)
+        likely = logits[:, 0].gather(1, token.clamp(min=0))
+        probability = (likely - log_norms).exp()  # 0 of a forbidden token
+        best = (logits[:, 0].amax(dim=1, keepdim=True) - log_norms).exp()
+        is_near = (probability > 0) & (probability + bonus >= best)
+        is_preferred = is_near & (bonus > 0) & (token >= 0)
+        others = torch.arange(logits.shape[2], device=logits.device) != token  # (B, V)
+        return logits.masked_fill((is_preferred & others)[:, None], -torch.inf)
+
+    def follow(
+        self, state: "SearchState", memory: DraftMemory, parents: Tensor, tokens: Tensor
+    ) -> None:
+        is_next = (tokens == memory.next_tokens(1))[:, 0]
+        places = torch.where(is_next, memory.places + 1, memory.lengths)
+        memory.places.copy_(torch.where(state.done, memory.places, places))
+
+    def end_step(self, state: "SearchState", memory: DraftMemory) -> None:
+        """Find the place in the draft again where no token comes next: after the longest end of the
+        target, and of equal ones after the last.
+        """
+        room, device = memory.tokens.shape[1], memory.tokens.device
+        padded = nn.functional.pad(memory.tokens, (_MOST, 0), value=_NONE)
+        before = padded.unfold(1, _MOST, 1)[:, 1:]  # the tokens before each place, (B, R, 6)
+        times = state.time[:, None] + torch.arange(1 - _MOST, 1, device=device)  # (B, 6)
+        written = state.tokens[:, :, 0].gather(1, times.clamp(0, room - 1))
+        written = torch.cat([written[:, :-1], state.last_tokens], dim=1)
+        written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them
+        is_equal = (before == written[:, None]).flip(2)
+        common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R)
+        places = torch.arange(1, room + 1, device=device)
+        is_place = (common >= _LEAST) & (places <= memory.lengths[:, None])
+        ranks = torch.where(is_place, common * (room + 1) + places, 0)
+        best = ranks.amax(dim=1)
+        found = torch.where(best > 0, best % (room + 1), memory.lengths)
+        keeps = state.done | (memory.places < memory.lengths)
+        memory.places.copy_(torch.where(keeps, memory.places, found))
+
+
+def find_drafts(features: Sequence[SearchFeature], memories: Sequence[Any]) -> DraftMemory | None:
+    """Return the drafts among the memories of features, or None if there are none."""
+    for feature, memory in zip(features, memories, strict=True):
+        if isinstance(feature, Drafts):
+            return memory
+    return None

@@ -108,15 +108,15 @@ class Drafts(SearchFeature):
         target, and of equal ones after the last.
         """
         room, device = memory.tokens.shape[1], memory.tokens.device
+        places, back = torch.arange(1, room + 1, device=device), torch.arange(_MOST, device=device)
         padded = nn.functional.pad(memory.tokens, (_MOST, 0), value=_NONE)
-        before = padded.unfold(1, _MOST, 1)[:, 1:]  # the tokens before each place, (B, R, 6)
-        times = state.time[:, None] + torch.arange(1 - _MOST, 1, device=device)  # (B, 6)
+        before = padded[:, places[:, None] + back]  # the tokens before each place, (B, R, 6)
+        times = state.time[:, None] + back + 1 - _MOST  # (B, 6)
         written = state.tokens[:, :, 0].gather(1, times.clamp(0, room - 1))
         written = torch.cat([written[:, :-1], state.last_tokens], dim=1)
         written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them
         is_equal = (before == written[:, None]).flip(2)
         common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R)
-        places = torch.arange(1, room + 1, device=device)
         is_place = (common >= _LEAST) & (places <= memory.lengths[:, None])
         ranks = torch.where(is_place, common * (room + 1) + places, 0)
         best = ranks.amax(dim=1)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from vanilla_transformer.decoding.ensemble import log_mean_probabilities
 
@@ -102,36 +103,63 @@ class SearchStep(nn.Module):
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         if self.width == 1:
             logits = self._logits(state.last_tokens, state.time, state.done, ancestors, memory)
-            self._choose(logits, state, ancestors)
         else:
-            self._choose_several(state, memory)
+            logits = self._read_drafts(state, memory)
+        self._choose(logits, state, ancestors)
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.end_step(state, feature_state)
         return ()
 
-    def _choose_several(self, state: SearchState, memory: Sequence[SlotMemory]) -> None:
-        """Choose tokens one after the other, as long as they are those of the draft, which the
-        decoders read at once.
+    def _read_drafts(self, state: SearchState, memory: Sequence[SlotMemory]) -> Tensor:
+        """
+        Advance every slot by the next tokens of its draft, as far as the search chooses these, and
+        return the logits after the last of them, `(B, 1, V)`.
 
-        A slot whose token is another one takes no part in the rest of the step, as if it were done.
+        The decoders read the tokens at once, and the search chooses a token after each of them as
+        if it had chosen those before it.
         """
         drafts: Any = find_drafts(self.options.features, state.features)
-        fed = torch.cat([state.last_tokens, drafts.next_tokens(self.width - 1)], dim=1)  # (B, K)
-        steps = torch.arange(self.width, device=self.eos.device)
-        # Slots that are done have room for no more.
-        times = (state.time[:, None] + steps).clamp(max=state.tokens.shape[1] - 1)
-        tokens, finished = fed.clamp(min=0), state.done.clone()
-        logits = self._logits(tokens, times, finished, state.ancestors, memory)  # (B, K, V)
-        may_look = logits.device.type == "cpu" and not torch.compiler.is_compiling()
-        for turn in range(self.width):
-            takes_part = ~state.done
-            if may_look and not takes_part.any():
-                break
-            self._choose(logits[:, turn : turn + 1], state, state.ancestors)
-            finished = finished | (takes_part & state.done)
-            if turn + 1 < self.width:
-                state.done.logical_or_(state.last_tokens[:, 0] != fed[:, turn + 1])
-        state.done.copy_(finished)
+        sizes = state.time.shape[0], self.width
+        slots, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
+        read = torch.cat([state.last_tokens, drafts.next_tokens(self.width - 1)], dim=1)  # (B, K)
+        times, is_done = state.time[:, None] + steps, state.done[:, None]
+        # Slots that are done may have room for no more.
+        places = slots[:, None], times.clamp(max=state.tokens.shape[1] - 1)
+        written = torch.where(is_done, state.tokens[places][..., 0], read)
+        state.tokens.index_put_(places, written[..., None])
+        tokens = read.clamp(min=0)  # after the end of a draft, any that there is
+        logits = self._logits(tokens, places[1], state.done, state.ancestors, memory)  # (B, K, V)
+
+        # A row for each token that is read, with what the search knows after it
+        rows = slots.repeat_interleave(self.width)
+        known = pytree.tree_map(lambda tensor: tensor[rows], state)
+        known = known._replace(time=times.flatten(), last_tokens=read.flatten()[:, None])
+        known_drafts: Any = find_drafts(self.options.features, known.features)
+        known_drafts.places.add_(steps.repeat(sizes[0]))
+        running = [state.scores]
+        known.scores.zero_()
+        if state.model_scores:
+            running.append(state.model_scores.running)
+            known.model_scores.running.zero_()
+        options = self._options(logits.flatten(0, 1)[:, None], known)
+        chosen = self._choose_one(options, known)  # (B * K, 1)
+        is_next = chosen.view_as(read)[:, :-1] == read[:, 1:]
+        continues = ~is_done & is_next & (times[:, 1:] < state.limits[:, None])
+        count = continues.cumprod(dim=1).sum(dim=1, keepdim=True)  # (B, 1)
+
+        gains = [options.logits[:, 0].gather(1, chosen) + options.log_scale]
+        if state.model_scores:
+            gains.append(options.model_scores(torch.zeros_like(chosen), chosen))
+        for total, gain in zip(running, gains, strict=True):
+            later = total + gain.view_as(read).cumsum(dim=1)
+            totals = torch.cat([total, later[:, :-1]], dim=1)  # (B, K)
+            total.copy_(totals.gather(1, count))
+        before = torch.where(is_done, state.log_probabilities[places][..., 0], totals)
+        state.log_probabilities.index_put_(places, before[..., None])
+        state.last_tokens.copy_(read.gather(1, count))
+        state.time.add_(count[:, 0])
+        drafts.places.add_(count[:, 0])
+        return logits.gather(1, count[..., None].expand(-1, -1, logits.shape[2]))
 
     def _choose(self, logits: Tensor, state: SearchState, ancestors: Tensor) -> None:
         """Choose the next token of each hypothesis, given the model's logits, `(B, N, V)`."""
@@ -188,13 +216,7 @@ class SearchStep(nn.Module):
     def _advance_one(
         self, state: SearchState, options: "_Options", ancestors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        length, logits = state.time + 1, options.logits[:, 0]
-        if self.options.sampling is None:
-            tokens = argmax(logits)[:, None]  # (B, 1)
-        else:
-            for logits_filter in self._filters:
-                logits = logits_filter(None, logits)
-            tokens = sample(logits, state.seeds, state.time)[:, None]
+        length, tokens = state.time + 1, self._choose_one(options, state)
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         # Only features read the parents.
@@ -215,6 +237,15 @@ class SearchStep(nn.Module):
         if state.model_scores:
             _store(state.model_scores, state.done[:, None], running=model_scores)
         return parents, tokens
+
+    def _choose_one(self, options: "_Options", state: SearchState) -> Tensor:
+        """Return the next tokens of hypotheses without others beside them, `(B, 1)`."""
+        logits = options.logits[:, 0]
+        if self.options.sampling is None:
+            return argmax(logits)[:, None]
+        for logits_filter in self._filters:
+            logits = logits_filter(None, logits)
+        return sample(logits, state.seeds, state.time)[:, None]
 
     def _advance_beams(
         self, state: SearchState, options: "_Options", ancestors: Tensor

@@ -339,6 +339,7 @@ def prepare_training(monkeypatch):
 def prepare_translate(monkeypatch):
     Path("source.txt").write_text("The child sleeps.\nA man.\n")
     Path("prefixes.txt").write_text("Das Kind\n\n")
+    Path("old_translation.txt").write_text("Das Kind schläft.\n\n")
     Path("text.en").write_text("A man.\tEin Mann\n")
 
 

@@ -124,6 +124,19 @@ def test_translate_begins_with_prefixes(folder, tmp_path, capsys):
         assert first.startswith("Ein") and second.startswith("Zwei") and blank == ""
 
 
+def test_translate_follows_the_draft_of_each_line(folder, tmp_path, capsys):
+    (tmp_path / "source").write_text("A man.\nTwo dogs.\n\n")
+    (tmp_path / "drafts").write_text("Zwei Hunde\n\n\n")
+    files = ["--input", str(tmp_path / "source"), *SHORT]
+    plain = printed(capsys, folder, *files, "--num_beams", "1")
+    files += ["--draft", str(tmp_path / "drafts")]
+    assert printed(capsys, folder, *files, "--num_beams", "1") == plain
+    for flags in ([], ["--batch_size", "1"]):
+        first, second, blank = printed(capsys, folder, *files, "--draft_bias", "0.5", *flags)
+        assert first.startswith("Zwei Hunde") and blank == ""
+        assert not second.startswith("Zwei Hunde")
+
+
 def test_translate_prints_alternatives(folder, capsys):
     flags = [*SHORT, "--target_prefix", "Ein", "--alternatives", "3"]
     lines = printed(capsys, folder, "A man.", "Two dogs.", *flags)

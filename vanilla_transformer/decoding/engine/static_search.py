@@ -125,15 +125,15 @@ class SearchStep(nn.Module):
         times, is_done = state.time[:, None] + steps, state.done[:, None]
         # Slots that are done may have room for no more.
         places = slots[:, None], times.clamp(max=state.tokens.shape[1] - 1)
-        written = torch.where(is_done, state.tokens[places][..., 0], read)
-        state.tokens.index_put_(places, written[..., None])
         tokens = read.clamp(min=0)  # after the end of a draft, any that there is
+        written = torch.where(is_done, state.tokens[places][..., 0], tokens)
+        state.tokens.index_put_(places, written[..., None])
         logits = self._logits(tokens, places[1], state.done, state.ancestors, memory)  # (B, K, V)
 
         # A row for each token that is read, with what the search knows after it
         rows = slots.repeat_interleave(self.width)
         known = pytree.tree_map(lambda tensor: tensor[rows], state)
-        known = known._replace(time=times.flatten(), last_tokens=read.flatten()[:, None])
+        known = known._replace(time=times.flatten(), last_tokens=tokens.flatten()[:, None])
         known_drafts: Any = find_drafts(self.options.features, known.features)
         known_drafts.places.add_(steps.repeat(sizes[0]))
         running = [state.scores]
@@ -156,7 +156,7 @@ class SearchStep(nn.Module):
             total.copy_(totals.gather(1, count))
         before = torch.where(is_done, state.log_probabilities[places][..., 0], totals)
         state.log_probabilities.index_put_(places, before[..., None])
-        state.last_tokens.copy_(read.gather(1, count))
+        state.last_tokens.copy_(tokens.gather(1, count))
         state.time.add_(count[:, 0])
         drafts.places.add_(count[:, 0])
         return logits.gather(1, count[..., None].expand(-1, -1, logits.shape[2]))

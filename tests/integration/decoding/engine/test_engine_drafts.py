@@ -282,7 +282,7 @@ class ExportedSteps(GraphedSteps):
         self.step = lambda *arguments: program(pytree.tree_leaves(arguments))
 
 
-@pytest.mark.parametrize("slots", [rare(1), 3])
+@pytest.mark.parametrize("slots", [rare(1), rare(3)])
 def test_engine_follows_drafts_in_exported_steps(slots):
     assert_same_with_other_steps(ExportedSteps, slots)
 

@@ -59,7 +59,7 @@ def test_pipeline_searches_greedily_where_there_is_a_draft(translate):
     assert drafted == translate(TEXTS[1], num_beams=1)[0] != beams
 
 
-def test_pipeline_changes_translations_towards_a_draft_by_its_bias(translate):
+def test_pipeline_changes_translations_toward_a_draft_by_its_bias(translate):
     ((plain,), (biased,)) = (
         translate("A man.", draft="Zwei Hunde", draft_bias=bias) for bias in (0.0, 0.5)
     )
@@ -148,7 +148,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
-def test_pipeline_refuses_what_a_draft_cannot_be_with(translate, options, message):
+def test_pipeline_refuses_other_options_beside_a_draft(translate, options, message):
     with pytest.raises(OptionError) as error:
         translate("A man.", **options)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -32,6 +32,9 @@ from .search_state import ModelScores, SearchState
 from .static_decoder import SlotMemory, StaticDecoder
 from .top_k import UNLIKELY, Candidates, argmax, log_sums, pick, top_continuations
 
+# What options and features read of a state
+_KNOWN = ("limits", "seeds", "scores", "tokens", "ancestors", "model_scores", "features")
+
 
 class _Options(NamedTuple):
     """
@@ -132,17 +135,19 @@ class SearchStep(nn.Module):
 
         # A row for each token that is read, with what the search knows after it
         rows = slots.repeat_interleave(self.width)
-        known = pytree.tree_map(lambda tensor: tensor[rows], state)
-        known = known._replace(time=times.flatten(), last_tokens=tokens.flatten()[:, None])
-        known_drafts: Any = find_drafts(self.options.features, known.features)
-        known_drafts.places.add_(steps.repeat(sizes[0]))
+        known = {name: getattr(state, name) for name in _KNOWN}
+        known = pytree.tree_map(lambda tensor: tensor[rows], known)
+        known |= {"time": times.flatten(), "last_tokens": tokens.flatten()[:, None]}
+        after = state._replace(**known)
+        drafts_after: Any = find_drafts(self.options.features, after.features)
+        drafts_after.places.add_(steps.repeat(sizes[0]))
         running = [state.scores]
-        known.scores.zero_()
+        after.scores.zero_()
         if state.model_scores:
             running.append(state.model_scores.running)
-            known.model_scores.running.zero_()
-        options = self._options(logits.flatten(0, 1)[:, None], known)
-        chosen = self._choose_one(options, known)  # (B * K, 1)
+            after.model_scores[0].zero_()
+        options = self._options(logits.flatten(0, 1)[:, None], after)
+        chosen = self._choose_one(options, after)  # (B * K, 1)
         is_next = chosen.view_as(read)[:, :-1] == read[:, 1:]
         continues = ~is_done & is_next & (times[:, 1:] < state.limits[:, None])
         count = continues.cumprod(dim=1).sum(dim=1, keepdim=True)  # (B, 1)

@@ -310,7 +310,7 @@ def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
 
 
 def _mask_draft(draft: Draft, texts: Sequence[str], masks: Sequence[str]) -> Draft:
-    """Return a draft with masks in place of the texts that must survive, or as it is if it has
+    """Return a draft with masks instead of the texts that must survive, or as it is if it has
     others.
     """
     ranges = locate(texts, draft.text)

@@ -8,7 +8,7 @@ import torch
 from tests.golden.training import ANSWERS, CASES, answer, close, processor
 from tests.sweeps import sample
 
-KEPT = ["killed_and_resumed", "accumulation", "clipping", "bpe_dropout", "ddp", "fsdp"]
+KEPT = ["killed_and_resumed", "accumulation", "clipping", "bpe_dropout", "ddp"]
 KEPT += ["seq2seq_trainer", "recipe_finetune_opus_mt", "recipe_multilingual"]
 
 

@@ -40,6 +40,7 @@ def tokenizer_folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sweep
 def test_translation_model_learns_with_gpt2_tokenizer(tokenizer_folder, tmp_path):
     flags = ["--d_model", "32", "--dropout", "0", "--label_smoothing", "0", "--max_tokens", "300"]
     flags += ["--max_steps", "150", "--warmup_steps", "30", "--logging_steps", "10"]

@@ -58,7 +58,7 @@ def answer(name, call):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", sample(ANSWERS, "marian", "m2m_100", "bart"))
 def test_removed_tasks_answer_as_in_transformers_4(name):
     wrong, calls = [], ANSWERS[name]
     for call, expected in calls:

@@ -151,6 +151,7 @@ def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
     assert loaded.decode(ids, skip_special_tokens=True) == normal_form(text)
 
 
+@pytest.mark.sweep
 def test_tokenizers_load_without_this_package(tiny_config, tmp_path):
     """Loading trusts no code of a checkpoint and asks no question: everything is in
     `tokenizer.json`.

@@ -2,6 +2,8 @@
 system.
 """
 
+import pytest
+
 from tests.processes import run_python
 from tests.tiny import write_tiny_corpus
 
@@ -38,6 +40,7 @@ print(len(pipeline("translation", model="run")("a b", max_new_tokens=3)))
 """
 
 
+@pytest.mark.sweep
 def test_package_imports_trains_and_translates_without_what_windows_lacks(tmp_path):
     ended = run_python("-c", PROGRAM, cwd=write_tiny_corpus(tmp_path))
     assert ended.returncode == 0, ended.stderr[-3000:]

@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 42889,
+    "tests": 42913,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

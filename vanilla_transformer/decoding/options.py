@@ -387,7 +387,7 @@ class TranslationOptions(BaseModel):
         count = 1 if self.do_sample else self.count
         if max(beams, count) > 1:
             requirement = "A `draft` needs `num_beams=1` and, but for samples, one translation"
-            raise OptionError(f"{requirement}, got {beams} and {count}.")
+            raise OptionError(f"{requirement}, got {beams} beams and {count} translations.")
 
     # --- Resolution ---
 

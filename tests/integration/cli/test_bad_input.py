@@ -424,6 +424,12 @@ MISTAKES = {
         "Give --target_prefix .for all sentences. or"
     ),
     "translate model A --target_prefixes missing": "missing",
+    "translate model A --draft two": "a draft for each of 1 sentences, got 2 in two",
+    "translate model A --draft_bias 0.1": "`draft_bias` must be given with a `draft`, got 0.1",
+    "translate model A --draft one --num_beams 2": "A `draft` needs `num_beams=1` and, but",
+    "translate model --input a.en --draft one --format html": (
+        "--draft is for sentences, but `--format`"
+    ),
     "translate model A --target_prefixes two": (
         "a target prefix for each of 1 sentences, got 2 in two"
     ),

@@ -80,6 +80,7 @@ for _ in tqdm.tqdm(range(3), "Tokenizing"):
 """
 
 
+@pytest.mark.sweep
 def test_progress_bars_are_of_terminals_and_long_work():
     program = ("-c", WORK, "vanilla-transformer")
     assert run(*program, "0.6").stderr == ""  # a log file
@@ -130,6 +131,7 @@ def test_waiting_threads_sleep_soon_unless_told_otherwise(variables, expected):
     assert ended.stdout.split() == expected.split()
 
 
+@pytest.mark.sweep
 def test_importing_the_package_leaves_the_environment():
     code = "import os; before = {**os.environ}; import vanilla_transformer;"
     code += " print({**os.environ} == before)"

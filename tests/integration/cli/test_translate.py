@@ -124,6 +124,18 @@ def test_translate_begins_with_prefixes(folder, tmp_path, capsys):
         assert first.startswith("Ein") and second.startswith("Zwei") and blank == ""
 
 
+def test_translate_follows_the_draft_of_each_line(folder, tmp_path, capsys):
+    (tmp_path / "source").write_text("A man.\nTwo dogs.\n\n")
+    (tmp_path / "drafts").write_text("Zwei Hunde\n\n\n")
+    files = ["--input", str(tmp_path / "source"), "--num_beams", "1", "--max_new_tokens", "8"]
+    plain = printed(capsys, folder, *files)
+    files += ["--draft", str(tmp_path / "drafts")]
+    assert printed(capsys, folder, *files) == plain
+    for flags in ([], ["--batch_size", "1"]):
+        first, *others = printed(capsys, folder, *files, "--draft_bias", "0.5", *flags)
+        assert first.startswith("Zwei Hunde") and others == plain[1:]
+
+
 def test_translate_prints_alternatives(folder, capsys):
     flags = [*SHORT, "--target_prefix", "Ein", "--alternatives", "3"]
     lines = printed(capsys, folder, "A man.", "Two dogs.", *flags)

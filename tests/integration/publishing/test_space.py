@@ -16,6 +16,7 @@ def model_folder(tiny_model, tiny_tokenizer, tmp_path):
     return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
 
 
+@pytest.mark.sweep
 def test_space_translates_without_the_package(model_folder, tiny_model, tiny_tokenizer, tmp_path):
     words = [str(model_folder), "--output_dir", str(tmp_path / "space")]
     words += ["--title", "A title", "--examples", "one two"]

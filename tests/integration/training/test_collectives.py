@@ -108,6 +108,7 @@ def measured(tmp_path_factory):
 each_process = pytest.mark.parametrize("rank", [0, 1])
 
 
+@pytest.mark.sweep
 @each_process
 def test_train_step_exchanges_nothing_but_gradients(measured, rank):
     assert measured[f"counts {rank}"] == {
@@ -121,12 +122,14 @@ def test_train_step_exchanges_nothing_but_gradients(measured, rank):
     }
 
 
+@pytest.mark.sweep
 @each_process
 def test_messages_are_tensors_of_the_cpu(measured, rank):
     """On the device of their accelerator gloo would fail, and NCCL would wait for the queue."""
     assert measured[f"talk {rank}"] == (True, True)
 
 
+@pytest.mark.sweep
 @each_process
 def test_gradients_are_reduced_between_layers(measured, rank):
     """Buckets are reduced while the backward pass continues, once for all micro-batches of a

@@ -192,6 +192,7 @@ def test_train_pads_to_multiples_of_eight(corpus, tmp_path, monkeypatch, graphs)
         assert batch.tensors["labels"].shape[1] % 8 == 0
 
 
+@pytest.mark.sweep
 def test_different_runs_of_a_process_compile(tmp_path, graphs):
     with torch._dynamo.config.patch(recompile_limit=2):
         for percent in range(2):

@@ -41,7 +41,7 @@ def sources(number):
     ("beams", "precision", "changes"),
     [
         (4, "bfloat16", {}),
-        (1, "float32", {"source_eos": False, "position_embedding_type": "learned"}),
+        rare((1, "float32", {"source_eos": False, "position_embedding_type": "learned"})),
         rare((1, "float32", {})),
         rare((2, "float32", {"attn_implementation": "eager"})),
     ],

@@ -39,7 +39,7 @@ class DraftMemory(NamedTuple):
         tokens: Its tokens, `(B, R)`.
         lengths: Their number, `(B,)`.
         places: The place of the token that comes next, `(B,)`; the length if there is none.
-        bonuses: What a token of the draft may lack to the best probability, `(B,)`.
+        bonuses: Probability that a token of the draft may lack to be the best, `(B,)`.
     """
 
     tokens: Tensor

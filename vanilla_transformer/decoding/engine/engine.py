@@ -147,9 +147,9 @@ class Engine:
         self.steps = steps_for(step, compile, self.buffers)
         # For several tokens of a slot, by their number, made when they are needed
         self.wide_steps = dict[int, Any]()
-        self._compile, self._widths = compile, ()
-        if options.is_drafted and all(decoder.can_be_wide for decoder in step.decoders):
-            self._widths = WIDTHS
+        self._compile = compile
+        is_wide = options.is_drafted and all(decoder.can_be_wide for decoder in decoders)
+        self._widths = WIDTHS if is_wide else ()
 
     @property
     def buffers(self) -> SlotBuffers:
@@ -248,8 +248,8 @@ class Engine:
     def _steps_of(self, width: int) -> Any:
         """Return the steps that read so many tokens of a slot."""
         if width not in self.wide_steps:
-            step = self.steps.step.widen(width)
-            self.wide_steps[width] = steps_for(step, self._compile, self.buffers)
+            step: Any = self.steps.step
+            self.wide_steps[width] = steps_for(step.widen(width), self._compile, self.buffers)
         return self.wide_steps[width]
 
     def _searches(

@@ -32,6 +32,9 @@ from .search_state import ModelScores, SearchState
 from .static_decoder import SlotMemory, StaticDecoder
 from .top_k import UNLIKELY, Candidates, argmax, log_sums, pick, top_continuations
 
+# What options and features read of a state
+_KNOWN = ("limits", "seeds", "scores", "tokens", "ancestors", "model_scores", "features")
+
 
 class _Options(NamedTuple):
     """
@@ -125,24 +128,26 @@ class SearchStep(nn.Module):
         times, is_done = state.time[:, None] + steps, state.done[:, None]
         # Slots that are done may have room for no more.
         places = slots[:, None], times.clamp(max=state.tokens.shape[1] - 1)
-        written = torch.where(is_done, state.tokens[places][..., 0], read)
-        state.tokens.index_put_(places, written[..., None])
         tokens = read.clamp(min=0)  # after the end of a draft, any that there is
+        written = torch.where(is_done, state.tokens[places][..., 0], tokens)
+        state.tokens.index_put_(places, written[..., None])
         logits = self._logits(tokens, places[1], state.done, state.ancestors, memory)  # (B, K, V)
 
         # A row for each token that is read, with what the search knows after it
         rows = slots.repeat_interleave(self.width)
-        known = pytree.tree_map(lambda tensor: tensor[rows], state)
-        known = known._replace(time=times.flatten(), last_tokens=read.flatten()[:, None])
-        known_drafts: Any = find_drafts(self.options.features, known.features)
-        known_drafts.places.add_(steps.repeat(sizes[0]))
+        known = {name: getattr(state, name) for name in _KNOWN}
+        known = pytree.tree_map(lambda tensor: tensor[rows], known)
+        known |= {"time": times.flatten(), "last_tokens": tokens.flatten()[:, None]}
+        after = state._replace(**known)
+        drafts_after: Any = find_drafts(self.options.features, after.features)
+        drafts_after.places.add_(steps.repeat(sizes[0]))
         running = [state.scores]
-        known.scores.zero_()
+        after.scores.zero_()
         if state.model_scores:
             running.append(state.model_scores.running)
-            known.model_scores.running.zero_()
-        options = self._options(logits.flatten(0, 1)[:, None], known)
-        chosen = self._choose_one(options, known)  # (B * K, 1)
+            after.model_scores[0].zero_()
+        options = self._options(logits.flatten(0, 1)[:, None], after)
+        chosen = self._choose_one(options, after)  # (B * K, 1)
         is_next = chosen.view_as(read)[:, :-1] == read[:, 1:]
         continues = ~is_done & is_next & (times[:, 1:] < state.limits[:, None])
         count = continues.cumprod(dim=1).sum(dim=1, keepdim=True)  # (B, 1)
@@ -156,7 +161,7 @@ class SearchStep(nn.Module):
             total.copy_(totals.gather(1, count))
         before = torch.where(is_done, state.log_probabilities[places][..., 0], totals)
         state.log_probabilities.index_put_(places, before[..., None])
-        state.last_tokens.copy_(read.gather(1, count))
+        state.last_tokens.copy_(tokens.gather(1, count))
         state.time.add_(count[:, 0])
         drafts.places.add_(count[:, 0])
         return logits.gather(1, count[..., None].expand(-1, -1, logits.shape[2]))

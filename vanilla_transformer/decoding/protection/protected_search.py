@@ -19,7 +19,7 @@ from operator import itemgetter
 import regex
 
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.sentences import Decode, Report, Sentence, ignore
+from vanilla_transformer.decoding.sentences import Decode, Draft, Report, Sentence, ignore
 from vanilla_transformer.decoding.token_texts import move_tokens
 from vanilla_transformer.decoding.translations import Link, Translation, copy_sentence, join_pieces
 from vanilla_transformer.text.protection import (
@@ -29,6 +29,7 @@ from vanilla_transformer.text.protection import (
     adds_signs,
     find_protected,
     find_texts,
+    locate,
     mask,
     overlapping,
 )
@@ -79,7 +80,10 @@ class _Protected:
         self.shown = sentence._replace(kept=kept)
         if masks or stand_ins:
             text, self._places = mask(sentence.text, kept, masks or stand_ins)
-            self.shown = sentence._replace(text=text, tokens=(), kept=self._places)
+            draft = sentence.draft and _mask_draft(
+                sentence.draft, self._kept_texts, masks or stand_ins
+            )
+            self.shown = sentence._replace(text=text, tokens=(), kept=self._places, draft=draft)
         self.shown_texts = _texts_at(self.shown.text, self._places)
         self._stand_ins = {*stand_ins} - {*self._kept_texts}
         self.stands_in = bool(self._stand_ins)
@@ -93,7 +97,7 @@ class _Protected:
         sentences = []
         for _, text, is_kept in self._pieces():
             if not is_kept and _LETTER.search(text):
-                part = self._sentence._replace(text=text, separator="")
+                part = self._sentence._replace(text=text, separator="", draft=None)
                 sentences.append(part._replace(tokens=(), kept=()))
         return sentences
 
@@ -305,6 +309,18 @@ def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
     return [text[start:end] for start, end in places]
 
 
+def _mask_draft(draft: Draft, texts: Sequence[str], masks: Sequence[str]) -> Draft:
+    """Return a draft with masks instead of the texts that must survive, or as it is if it has
+    others.
+    """
+    ranges = locate(texts, draft.text)
+    if ranges is None:
+        return draft
+    in_order = sorted(zip(ranges, masks, strict=True))
+    text, _ = mask(draft.text, *zip(*in_order, strict=True))
+    return draft._replace(text=text)
+
+
 def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
     """Return the places from which on a text is shifted, and the offset of each, given ranges that
     are replaced.
@@ -381,14 +397,16 @@ class ProtectedSearch:
             is_bound = sentence.prefix or sentence.phrases or sentence.kept is not None
             whole: Message | MarkedText | None = None
             if self.options.protect and not is_bound:
-                whole = parse_message(sentence.text)
-                whole = whole or parse_markup(sentence.text, self.marks)
+                whole = self._parse(sentence.text)
             parsed.append(whole)
             if whole is None:
                 plain.append(sentence)
                 continue
-            for part in whole.messages():
-                parts.append(sentence._replace(text=part.text, separator="", tokens=()))
+            texts = [part.text for part in whole.messages()]
+            drafts = self._split_draft(sentence.draft, len(texts))
+            for text, draft in zip(texts, drafts, strict=True):
+                part = sentence._replace(text=text, separator="", tokens=(), draft=draft)
+                parts.append(part)
         rows = iter(self._translate(plain, report))
         of_parts = iter(replace(self, options=self._aligned())._translate(parts, ignore))
         if parts:
@@ -416,6 +434,23 @@ class ProtectedSearch:
                 joined.append(_join_scores(answer, translations))
             answers.append(joined)
         return answers
+
+    def _parse(self, text: str) -> Message | MarkedText | None:
+        return parse_message(text) or parse_markup(text, self.marks)
+
+    def _split_draft(self, draft: Draft | None, count: int) -> list[Draft | None]:
+        """Return the drafts of the parts of a sentence: the parts of its draft, if it has as
+        many.
+        """
+        if draft is None:
+            return [None] * count
+        whole = self._parse(draft.text)
+        texts = [draft.text]
+        if whole is not None:
+            texts = [part.text for part in whole.messages()]
+        if len(texts) != count:
+            return [None] * count
+        return [draft._replace(text=text) for text in texts]
 
     def _aligned(self) -> TranslationOptions:
         """Return the options with alignments, if the model gives some."""

@@ -659,8 +659,7 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
         prefixes = request.prefixes and [request.prefixes[position]]
         drafts = request.drafts and [request.drafts[position]]
         texts = [request.texts[position]]
-        columns = {"constraints": phrases, "prefixes": prefixes, "drafts": drafts}
-        one = request._replace(texts=texts, **columns)
+        one = request._replace(texts=texts, constraints=phrases, prefixes=prefixes, drafts=drafts)
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:

@@ -39,7 +39,9 @@ GUIDED = {"bpe_dropout": None, "train_alignments": "agreement"}
 SHORT = GUIDED | {"augment": json.dumps(TOKENS | {"phrases": 0.5, "typos": 0.3})}
 
 
-@pytest.mark.parametrize("changes", [{}, rare(GUIDED), SHORT], ids=["dropout", "guided", "phrases"])
+@pytest.mark.parametrize(
+    "changes", [rare({}), rare(GUIDED), SHORT], ids=["dropout", "guided", "phrases"]
+)
 def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)
     recipe = parse_recipe(flags(text, tmp_path / "straight", **RUN | changes))
@@ -64,6 +66,7 @@ def test_train_resumes_bpe_dropout_bit_for_bit(tmp_path, monkeypatch):
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
+@pytest.mark.sweep
 def test_train_adds_tokens_to_another_model(tmp_path, monkeypatch):
     text = write_text(tmp_path)
     start = save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "ours")

@@ -152,6 +152,7 @@ def added(corpus, epoch):
     return [*zip(rows["source"], rows["target"], strict=True)]
 
 
+@pytest.mark.sweep
 def test_augmented_corpus_adds_phrases_beside_its_pairs(texts):
     corpus, tokenizer = opened(texts, **PHRASES)
     plain = ids(corpus.plain.epoch(0))

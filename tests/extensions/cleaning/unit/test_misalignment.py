@@ -17,10 +17,10 @@ def to_dataset(pairs, **columns):
 
 @pytest.fixture(scope="module")
 def shifted():
-    """Return 20,000 pairs, of which twice 200 in a row have the target of the pair before."""
-    pairs = read_demo_corpus("train", 20_000)
+    """Return 14,000 pairs, of which twice 140 in a row have the target of the pair before."""
+    pairs = read_demo_corpus("train", 14_000)
     wrong = np.zeros(len(pairs), bool)
-    wrong[3_000:3_200] = wrong[9_000:9_200] = True
+    wrong[2_100:2_240] = wrong[6_300:6_440] = True
     moved = []
     for row, pair in enumerate(pairs):
         moved.append((pair.source, pairs[row - wrong[row]].target))

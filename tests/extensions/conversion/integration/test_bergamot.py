@@ -114,6 +114,7 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     assert counts["parameters"] == num_weights + num_factors
 
 
+@pytest.mark.sweep
 def test_to_bergamot_writes_a_shortlist(imported, tmp_path):
     text = "".join(f"{sentence}\n" for sentence in MARIAN_SENTENCES)
     sides = [tmp_path / "en", tmp_path / "de"]

@@ -12,6 +12,7 @@ from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, ru
 from vanilla_transformer.loading.model_folders import save_model_folder
 
 
+@pytest.mark.sweep
 def test_onnx_graphs_translate_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):
     """Export once, which takes seconds, and compare greedy search and beam search."""
     torch.manual_seed(0)

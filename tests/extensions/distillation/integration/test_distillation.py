@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.golden.removed_tasks import FOLDER as CHECKPOINTS
+from tests.sweeps import rare
 from tests.tiny_runs import (
     CANDIDATES,
     MONOLINGUAL,
@@ -341,7 +342,7 @@ def test_distill_chooses_among_the_n_best_list(files, tmp_path):
 
 
 TEACHERS = [
-    ("nllb", ("eng_Latn", "deu_Latn")),
+    rare(("nllb", ("eng_Latn", "deu_Latn"))),
     ("m2m_100", ("en", "de")),
     ("ours", ("en", "de")),
 ]

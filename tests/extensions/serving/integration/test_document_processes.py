@@ -100,6 +100,7 @@ def test_service_refuses_a_hostile_document_in_one_line(kind, pipeline):
         wait_until(lambda: children() <= before)
 
 
+@pytest.mark.sweep
 def test_service_translates_documents_of_others_beside_slow_ones(pipeline):
     with serve(pipeline, request_seconds=20) as server:
         slow = [start(ask_endlessly, server) for _ in range(3)]
@@ -141,6 +142,7 @@ def test_service_parses_a_large_body_beside_others(kind, pipeline):
         assert answer.status == expected and words in content
 
 
+@pytest.mark.sweep
 def test_service_refuses_a_document_that_waits_for_the_model(pipeline):
     """It is the model that takes the time, so the document has not to be split."""
     proceed = threading.Event()

@@ -103,6 +103,7 @@ def refusal_of(answer, status=422):
         {"target_prefix": "Ein"},
         {"target_prefix": ["Ein", "", "Das Gras"]},
         {"target_prefix": "Ein", "alternatives": 2},
+        {"draft": ["Ein Mann. Ein Mann", None, ""], "draft_bias": 0.5},
         {"split_sentences": True},
     ],
 )
@@ -146,7 +147,7 @@ def test_service_reranks_like_the_pipeline(tiny_tokenizer, reverse, tmp_path):
     by_quality = pipeline(tiny_tokenizer, rerank_quality=quality)
     known = known_options(by_quality)
     assert not {"mbr", "rerank_reverse_weight", "rerank_length_weight"} & {*known}
-    assert "alternatives" not in known
+    assert not {"alternatives", "draft"} & {*known}
     expected = rows_of(by_quality(TEXTS, num_beams=4))
     assert post(by_quality, known).json() == expected
     answer = post(by_quality, known, rerank_length_weight=1.0)
@@ -405,6 +406,7 @@ REFUSED = [
             {"num_return_sequences": 2},
             {"constraints": ["a"]},
             {"target_prefix": "a"},
+            {"draft": "a"},
         )
     ),
     ({"temperature": 0.5}, "`temperature` is an option of sampling"),
@@ -436,6 +438,8 @@ REFUSED = [
         {"target_prefix": "Hunde " * 20},
         "A target prefix must be shorter than the 12 tokens of the limit",
     ),
+    ({"draft": ["a", 3, "b"]}, "text, or one for each text, None for no draft, got 3."),
+    ({"draft": "a", "num_return_sequences": 2}, "A `draft` needs `num_beams=1` and, but for"),
     ({"glossary": TERMS, "term_mode": "soft"}, "was not trained with inline terms. Give"),
     ({"glossary": {"": "x"}}, "The glossary must have a word in each source, got ''"),
     ({"glossary": {}}, "The glossary must have a term with its translation, but it is empty"),

@@ -92,6 +92,20 @@ def test_batcher_keeps_texts_with_a_target_prefix_apart_from_others():
     assert begun == [[("begun", "B")]]
 
 
+def test_batcher_gives_each_text_its_draft():
+    def with_drafts(texts, options, format):
+        drafts = options.draft or [None] * len(texts)
+        rows = zip(texts, drafts, strict=True)
+        return [[(text, draft)] * options.count for text, draft in rows]
+
+    async def scenario(batcher):
+        drafted = translate(batcher, "a", "b", drafts=["A", ""])
+        return await asyncio.gather(drafted, translate(batcher, "c"))
+
+    expected = [[[("a", "A")], [("b", "")]], [[("c", None)]]]
+    assert run_with_batcher(scenario, with_drafts) == expected
+
+
 def test_batcher_joins_waiting_texts_to_one_batch():
     model = SlowModel()
 

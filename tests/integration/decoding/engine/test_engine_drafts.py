@@ -192,7 +192,7 @@ def test_engine_reads_no_more_tokens_than_are_worth_it():
     assert passes[0] == (8, 8)
 
 
-def test_engine_changes_a_target_towards_a_draft_by_its_bias():
+def test_engine_changes_a_target_toward_a_draft_by_its_bias():
     plain, drafted = engines(model_of(), max_new_tokens=12)
     (expected,) = plain.decode(SOURCES[:1])
     draft = expected[0].tokens[:3] + [7, 30, 8, 11]
@@ -282,7 +282,7 @@ class ExportedSteps(GraphedSteps):
         self.step = lambda *arguments: program(pytree.tree_leaves(arguments))
 
 
-@pytest.mark.parametrize("slots", [rare(1), 3])
+@pytest.mark.parametrize("slots", [rare(1), rare(3)])
 def test_engine_follows_drafts_in_exported_steps(slots):
     assert_same_with_other_steps(ExportedSteps, slots)
 

@@ -40,6 +40,10 @@ def requests(*fields):
     return {"requests": [DecodeRequest([5, EOS], *fields)]}
 
 
+def drafted(*tokens):
+    return {"requests": [DecodeRequest([5, EOS], draft=tokens)]}
+
+
 def several(number):
     return sources() | {"num_return_sequences": number}
 
@@ -55,6 +59,7 @@ NO_SOURCE = "`max_new_tokens_beyond_source` needs a model with an encoder. Give 
 NO_LIMIT = "One of `max_new_tokens`, `max_new_tokens_beyond_source` or `max_length` must"
 NO_NGRAMS = "`no_repeat_ngram_size` needs a model with an encoder."
 FORCED = {"forced_bos_token_id": 7, "target_prefix": ""}
+DRAFTED = {"draft": "", "num_beams": 1}
 ONE_BEAM = {"num_beams": 1, "constraint_tokens": 2}
 TRAINING = "VanillaTransformerLongForConditionalGeneration in training mode."
 XL_TEXTS = "VanillaTransformerLongForCausalLM with `transfo_xl_attention`."
@@ -74,6 +79,7 @@ OPTIONS = [
     (model, {"compile": "x"}, "`compile` must be True, False or 'auto', got 'x'."),
     (model, {"num_beams": 0}, "`num_beams` must be an integer from 1 to 500, got 0."),
     (model, {"max_new_tokens": None}, NO_LIMIT),
+    (model, {"draft": "", "num_beams": 2}, "A `draft` needs `num_beams=1` and, but for samples, o"),
     (prompts, BEYOND, NO_SOURCE),
     (prompts, {"no_repeat_ngram_size": 2}, NO_NGRAMS),
     (model, FORCED, "`forced_bos_token_id` needs a model with an encoder, "),
@@ -117,6 +123,8 @@ CALLS = [
     (model, SAMPLING, several(0), "must be an integer of 1 or more, got 0"),
     (model, {}, sources() | {"seed": 1}, "`seed` needs `do_sample=True`"),
     (model, {}, requests([7]), "A prefix needs an engine with `target_prefix`."),
+    (model, {}, drafted(7), "A draft needs an engine with `draft`."),
+    (model, DRAFTED, drafted(7, 40), "A draft must have token ids of the vocabulary, got 40."),
     (model, ANY_PREFIX, requests([99]), "EOS only at its end, got [99] for source 0."),
     (model, ANY_PREFIX, requests([EOS, 7]), "EOS only at its end, got [2, 7] for source 0."),
     (

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 # The process that compiles ends as soon as it has begun, and its package takes for ever to load,
 # but in the main thread. Python ends other threads when they return from torch's code after its own
 # end, and C++ then aborts.
@@ -33,6 +35,7 @@ print("done")
 """
 
 
+@pytest.mark.sweep
 def test_process_ends_without_an_abort_while_a_package_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     ended = subprocess.run(

@@ -247,7 +247,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(divisor, torch.tensor(expected))
 
 
-PREFIXES = sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"])
+PREFIXES = sample(OPTIONS, BY_NAME["prefix-ngrams"])
 
 
 @pytest.mark.parametrize("options", PREFIXES, ids=NAMES)

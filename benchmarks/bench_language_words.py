@@ -2,28 +2,38 @@
 Measure which text is kept from translation: too much of plain sentences, and enough of software's.
 
     python -m benchmarks.bench_language_words --plain flores/*.devtest
-    python -m benchmarks.bench_language_words --software django/docs/*.rst po/git.pot
+    python -m benchmarks.bench_language_words --software django/docs/*.rst po/git.pot en.json
 
 `--plain` takes text files, one sentence a line, and prints how many sentences of 1,000 have a
-false alarm: a piece that is kept and is no number, address or emoji.
+false alarm: a piece that is kept and is no number, address, hashtag, name of a user or emoji.
+Entities and tags are read as in a translation.
 
 `--software` takes catalogs and documentation. Others say what must be kept: the fields of a
-message by its flag in PO, and words by their role or as literals in reStructuredText and Markdown.
+message by its flag in PO, each in braces in JSON, and words by their role or as literals in
+reStructuredText and Markdown.
 The words are shown without their markup, as a reader sees them.
+
+Measured on every tenth sentence of the test set of FLORES: 0.8 of 1,000 in 205 languages. NTREX,
+every 25th: 0.3. Subtitles of films: 0. Tatoeba, every 40th: 1.1, all in Lojban. Lectures on
+mathematics: 10, all of them formulas. Chat of WMT 2022: 19, nearly all of them masks such as
+`#NAME#`. A sample of the files of 15 projects: placeholders 100 %, identifiers 98.9 %, options
+98.4 %, names of files 98.4 %, calls 97.4 %.
 """
 
 import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import regex
 
+from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.text.protection import find_protected, kind_of
 
-NO_ALARMS = ("number", "url", "email", "emoji")
+NO_ALARMS = ("number", "url", "email", "handle", "emoji")
 SHOWN = 40  # examples
 _FIELDS = {
     "brace": regex.compile(r"\{[^{}\s]*\}"),
@@ -67,6 +77,21 @@ def read_messages(text: str) -> Iterator[Expected]:
             yield Expected(message, pieces)
 
 
+def read_strings(text: str) -> Iterator[Expected]:
+    """Return the messages of a JSON file that have fields."""
+    strings: list[str] = []
+    json.loads(text, object_hook=lambda entries: strings.extend(filter(is_text, entries.values())))
+    for message in strings:
+        pieces = [(*match.span(), "placeholder") for match in _FIELDS["brace"].finditer(message)]
+        if pieces:
+            yield Expected(message, pieces)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value of JSON is a text."""
+    return isinstance(value, str)
+
+
 def read_documentation(text: str) -> Iterator[Expected]:
     """Return the lines of a documentation that have words with a kind."""
     for line in text.splitlines():
@@ -80,12 +105,15 @@ def read_documentation(text: str) -> Iterator[Expected]:
                 word += "()"
             shown += line[end : match.start()]
             kind = classify(word, role)
-            if kind:
-                pieces.append((len(shown), len(shown) + len(word), kind))
+            if kind:  # without what ends a sentence
+                pieces.append((len(shown), len(shown) + len(word.rstrip(".,:")), kind))
             shown += word
             end = match.end()
         if pieces:
             yield Expected(shown + line[end:], pieces)
+
+
+READERS = {".po": read_messages, ".pot": read_messages, ".json": read_strings}
 
 
 def classify(word: str, role: str) -> str:
@@ -109,7 +137,11 @@ def measure_plain(paths: Sequence[Path]) -> None:
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             count += 1
-            pieces = [line[start:end] for start, end in find_protected(line)]
+            marked = parse_markup(line)
+            texts = [line] if marked is None else [part.text for part in marked.messages()]
+            pieces = []
+            for text in texts:
+                pieces += [text[start:end] for start, end in find_protected(text)]
             kinds = [(kind_of(piece), piece) for piece in pieces]
             kinds = [(kind, piece) for kind, piece in kinds if kind not in NO_ALARMS]
             alarms.update(kinds)
@@ -125,7 +157,7 @@ def measure_software(paths: Sequence[Path]) -> None:
     """Print the share of what must be kept that is kept, by kind."""
     counts, kept, lost = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for path in paths:
-        read = read_messages if path.suffix in (".po", ".pot") else read_documentation
+        read = READERS.get(path.suffix, read_documentation)
         for text, pieces in read(path.read_text(encoding="utf-8", errors="replace")):
             spans = find_protected(text)
             for start, end, kind in pieces:
@@ -139,8 +171,10 @@ def measure_software(paths: Sequence[Path]) -> None:
     print(
         f"{'all':12} {counts.total():7} {100 * kept.total() / max(1, counts.total()):6.2f} % kept"
     )
-    for (kind, piece), number in lost.most_common(SHOWN):
-        print(f"{number:6} {kind:12} {piece}")
+    for shown in sorted({kind for kind, _ in lost}):
+        examples = [(piece, number) for (kind, piece), number in lost.items() if kind == shown]
+        for piece, number in sorted(examples, key=itemgetter(1), reverse=True)[:SHOWN]:
+            print(f"{number:6} {shown:12} {piece}")
 
 
 if __name__ == "__main__":

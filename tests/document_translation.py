@@ -17,6 +17,9 @@ from vanilla_transformer.text.protection import find_protected
 # Translations without messages, by their formats
 NO_MESSAGES = {"json": "{}", "strings": "", "properties": "\n", "fluent": ""}
 NO_MESSAGES |= {"resx": "<root />", "xml": "<resources>\n</resources>"}
+NO_MESSAGES |= {"csv": "key,note,text\n", "tsv": "key\tnote\ttext\n"}
+NO_MESSAGES |= {"stringsdict": '<plist version="1.0">\n<dict/>\n</plist>\n'}
+COLUMNS = {"csv": "text", "tsv": "text"}  # of tables that are translated
 _WORD, _UNIT = re.compile(r"\S+"), re.compile(r"\w+|[^\w\s]")
 
 
@@ -147,8 +150,9 @@ def block_translator(translate, splitter, masks=(), constrain=None, protect=True
     return documents.BlockTranslator(kept, splitter, protect)
 
 
-def translate_document(text, format, translate, splitter, direction=None, **options):
+def translate_document(text, format, translate, splitter, direction=None, columns="", **options):
     """Return a document that a function of texts has translated, see [`by_texts`]."""
     further = {} if direction is None else {"direction": direction}
+    further["columns"] = columns
     translate = by_texts(translate, **options)
     return documents.translate_document(text, format, translate, splitter, **further)

@@ -211,6 +211,7 @@ def prepare_documents(monkeypatch):
     command = ["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]
     assert main(command) == 0
     Path("project.sdlxliff").write_text(SDLXLIFF)
+    Path("shop.csv").write_text('id,name,description\n"a1",A dog,"Dogs, too."\n')
 
 
 def prepare_evaluate(monkeypatch):
@@ -414,6 +415,8 @@ def check_documents(names, printed):
     project = Path("project.de.sdlxliff").read_text()
     assert "<source>Dogs.</source><target state=" in project
     assert "#, fuzzy" in Path("messages.de.po").read_text()
+    table = Path("shop.de.csv").read_text()
+    assert re.fullmatch(r'id,name,description\n"a1",.+,".+"\n', table) and "Dogs" not in table
     translated = Path("page.de.html").read_text()
     assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL)
     assert "dogs" not in translated
@@ -521,7 +524,7 @@ PAGES: dict[str, Page] = {
     "decoder_only_and_encoder_only": (0, None, prints("Where is the ")),
     "decoding": (0, None, None),
     "distill": (5, prepare_distill, check_distill),
-    "documents": (3, prepare_documents, check_documents),
+    "documents": (4, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),

@@ -77,14 +77,16 @@ def _translate_document(
         name = "Standard input"
     with suppress(TargetLanguageError), _reading(name):  # the model may know the language
         # Names mistakes before a model is loaded.
-        parse_document(text, options.format, existing=existing)
+        parse_document(text, options.format, existing=existing, columns=options.columns)
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         codes = (options.source_language, options.target_language)
         direction = find_direction(pipeline.tokenizer, *codes)
         with _reading(name):
-            document: Any = parse_document(text, options.format, direction, existing)
+            document: Any = parse_document(
+                text, options.format, direction, existing, options.columns
+            )
         translate = partial(
             pipeline.translate_sentences,
             protect=options.protect,
@@ -199,6 +201,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         "with keys. It is written with what it lacks translated, and stays as it is elsewhere; it "
         "may be the --output itself.",
     )
+    columns: str = Field(
+        "",
+        description="Columns of a CSV or TSV file to translate, with commas between them: names in "
+        "its first row, such as name,description, or numbers from 1, whose first row is text, too.",
+    )
     fail_on_warnings: bool = Field(
         False,
         description="End with an error if a translation has a warning, once all are written.",
@@ -254,6 +261,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
+        if self.columns and format not in ("csv", "tsv"):
+            raise UserError(f"--columns is for CSV and TSV, but `--format` is {format}.")
         if self.existing is not None:
             actual = DOCUMENT_ENDINGS.get(Path(self.existing).suffix.lower(), format)
             if format == "text" or actual != format:

@@ -48,6 +48,11 @@ def warning_finder(
 
     def find(source: str, text: str, links: Sequence[Link]) -> list[str]:
         aligned_end = max((link.target_end for link in links), default=0)
+        unlinked = {*range(len(source))}
+        for link in links:
+            unlinked.difference_update(range(link.source_start, link.source_end))
+        if any(source[at].isalnum() for at in unlinked):
+            aligned_end = 0  # the last word may translate what has no link, as a verb in German
         is_spelled = source.isupper() and is_spelled_out(source)
         known = (limits, options.get("glossary"), language or trained.source)
         return find_warnings(source, text, *known, is_spelled, aligned_end)

@@ -10,6 +10,7 @@ from typing import Literal
 
 _ZIPS = "zip_format:ZipDocument"
 _VALUES = "message_format:ValuesDocument"
+_TABLES = "table_format:TableDocument"
 _CATALOGS = "catalog_format:CatalogDocument"
 
 
@@ -26,7 +27,7 @@ class Format:
         extra: The extra that has the packages of its readers.
         is_shared: The class reads several formats, and takes the name of this one as `form`.
         is_text: It is text, and not a zip or another binary file.
-        names_languages: A document says its language, or where its lines begin.
+        names_languages: A document says its language or where its lines begin, or has its plurals.
         is_bilingual: A document has sources and their translations.
         corpus: Files of parallel text: one with both languages, two of messages with the same keys,
             or none.
@@ -130,12 +131,19 @@ FORMATS = {
             store=("fluent", "FluentFile"),
         ),
         Format("resx", (".resx",), "message_format:ResxDocument", corpus="two files"),
+        Format(
+            "stringsdict",
+            (".stringsdict",),
+            "stringsdict_format:StringsDictDocument",
+            names_languages=True,
+        ),
         Format("wrapped", (), "wrapped_text:WrappedText"),
         Format("docx", (".docx",), _ZIPS, is_shared=True, is_text=False, names_languages=True),
         Format("pptx", (".pptx",), _ZIPS, is_shared=True, is_text=False),
         Format("odf", (".odt", ".ods", ".odp"), _ZIPS, is_shared=True, is_text=False),
         Format("epub", (".epub",), _ZIPS, is_shared=True, is_text=False, names_languages=True),
-        Format("tsv", (".tsv",), extra="", corpus="one file"),
+        Format("csv", (".csv",), _TABLES, is_shared=True),
+        Format("tsv", (".tsv",), _TABLES, is_shared=True, corpus="one file"),
         Format("jsonl", (".jsonl",), extra="", corpus="one file"),
         Format("tmx", (".tmx",), corpus="one file"),
         Format("parquet", (".parquet",), extra="", is_text=False, corpus="one file"),

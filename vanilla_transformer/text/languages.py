@@ -39,6 +39,7 @@ ISO_CODE = re.compile(
     "|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]"
     "|t[aeghiklnorstwy]|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]"
 )
+CATEGORIES = ("zero", "one", "two", "few", "many", "other")  # of plurals, in the order of CLDR
 _SYNONYMS = {"no": "nb"}  # which babel tells apart
 
 
@@ -264,6 +265,17 @@ def is_right_to_left(code: str) -> bool:
     """Return whether a language is written from right to left, as far as babel knows it."""
     locale = find_locale(name_language(code))
     return locale is not None and locale.character_order == "right-to-left"
+
+
+def plural_categories(code: str | None, is_ordinal: bool = False) -> list[str]:
+    """Return the categories of plurals, or of ordinals, that a language has, or none if it is not
+    known.
+    """
+    locale = find_locale(name_language(code)) if code else None
+    if locale is None:
+        return []
+    tags = locale.ordinal_form.tags if is_ordinal else locale.plural_form.tags
+    return [category for category in CATEGORIES if category in tags or category == "other"]
 
 
 def is_language(code: str) -> bool:

@@ -70,12 +70,15 @@ CODE_ELEMENT = r"<(?:code|kbd|samp|var)(?:\s[^<>]*+)?>[^<>]*+</(?:code|kbd|samp|
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
     "url": Kind(
-        ["https://a.example/x?y=1", "www.a.example"],
+        ["https://a.example/x?y=1", "www.a.example", "example.com"],
         [
             rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}",
             rf"(?<!{_LETTER})www\.{_URL}",
+            # Domains
+            rf"(?<![{_LETTER}.+\-/@])(?:[A-Za-z0-9-]++\.)+(?:com|edu|gov|net|org)(?![.\-@]?{_LETTER})"
+            rf"(?:/(?:{_URL})?+)?+",
         ],
-        "a",
+        "a0",
     ),
     "email": Kind(
         ["me@mail.example"],
@@ -97,8 +100,10 @@ KINDS = {
         [
             rf"(?<!{_LETTER})(?:[A-Za-z]:/(?:{_PATH}++/)*+|(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
             rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
-            rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)"
+            rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?|\${_NAME})/|/{_PATH}++/)"
             rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
+            # Folders
+            rf"(?<![{_LETTER}/.~:<*\-])(?:[A-Za-z][A-Za-z0-9_.-]*+/){{2,}}+(?!{_LETTER})",
         ],
         "a.",
     ),
@@ -128,6 +133,7 @@ KINDS = {
             rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
             rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)",  # i18next
             r"\{%[^{}\n]*\}",  # Jinja
+            r"%(?:\d+\$)?#@[^@\n]++@",  # variables of Apple
             r"\{\s*+[$-]\w[^{}\n]*+\}",  # Fluent
             rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{WIDTH}[A-Za-z]",  # Ruby
             PERCENT_NAME,
@@ -136,11 +142,11 @@ KINDS = {
             rf"{_CONVERSION}|%%",  # printf
             rf"(?<!\d\s?|%)%L?(?:[1-9]\d?(?![\d_])|n(?!{_LETTER}))(?![$%]|[.,]\d)",  # Qt
             rf"\${_NAME}\$(?!\w)",  # Chrome
-            rf"[$@]{_BRACES}|\$\d(?![\d.,]*\d| \d{{3}}(?!\d))|\${_NAME}",  # shells
+            rf"[$@]{_BRACES}|\$1(?![\d.,]*\d| \d{{3}}(?!\d))|\${_NAME}",  # shells
             # Weblate and tools of translators
             rf"\[[A-Za-z]++\d++[A-Za-z]++\]|\[\[[\w.-]++\]\]"
             rf"|(?<![\w#@^|]){_MARKERS}{{1,3}}+[\w.-]++{_MARKERS}{{1,3}}+(?!\w)",
-            rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
+            rf"(?<![{_LETTER}.])__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
             r"@:[A-Za-z_]\w*+(?:\.\w++)*+",  # Vue
             r"(?<![\w:.)\]}]|\w[\"'”’»+])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
         ],
@@ -182,12 +188,14 @@ KINDS = {
             "DE89 3704 0044 0532 0130 00",
             "+49 30 901820",
             "12,345.60",
+            "US$30",
         ],
         [
             # Versions
-            rf"(?<![{_LETTER}.,])"
+            rf"(?<![{_LETTER}.,]|(?<!\S)-)"
             rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
-            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
+            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++|(?:\d++\.)++[Xx]"
+            rf"|[Xx]\.(?:[Yy]|\d++)(?:\.(?:[Zz]|\d++))?+)(?!{_LETTER}|[.,:/]\d)",
             rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?"
             rf"[\dX](?!{_LETTER})",
             # IBAN
@@ -197,6 +205,8 @@ KINDS = {
             rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
             r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
             rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+            # Amounts with the letters of a dollar
+            rf"(?<!{_LETTER})[A-Z]{{1,3}}\$\d++(?:[.,'’\u00A0\u202F-]\d++)*+(?![{_MYRIADS}])",
             # With spaces between groups of digits
             rf"(?<![{_LETTER}.,\d])\p{{Sc}}?\d{{1,3}}(?: \d{{3}}){{1,5}}+(?:[.,]\d++)?+"
             rf"(?![{_LETTER}\d{_MYRIADS}])",
@@ -216,7 +226,7 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # A run between spaces is language if it has letters and numbers with the signs that writing uses
 # within words and around them. Scripts without spaces, their marks and particles of Korean end one.
 _RUN = rf"[[^\s\u3000-\u303F\uFF00-\uFF65]--{UNSPACED_SCRIPTS}--\p{{Hangul}}]"
-_OPENING = r"[(\[{<'\"‘’“”„‚«»‹›`*¡¿…–—]"
+_OPENING = r"(?:[(\[{<'\"‘’“”„‚«»‹›`¡¿…–—]|\*(?![.\-]\w))"
 _CLOSING = r"[)\]}>'\"‘’“”«»‹›`*.,:;!?…–—]"
 _FIELD = "\ufffc"  # stands for text of another kind
 _NAMED = f"[A-Za-z0-9_{_FIELD}]"
@@ -224,7 +234,8 @@ _NAMED = f"[A-Za-z0-9_{_FIELD}]"
 _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 # At the beginning of a run: options and endings of names of files
 _BEGINS_NO_WORD = (
-    r"--[a-z]|-[a-z](?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z](?![\w'’])|\.[a-z]{2,}+(?![\w.])"
+    r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z]\d*+(?![\w'’])"
+    r"|\.[a-z]{2,}+(?![\w.])"
 )
 _IN_NO_WORD = "|".join(
     (
@@ -237,10 +248,11 @@ _IN_NO_WORD = "|".join(
         rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
         # Calls, and pages of manuals
         rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
-        rf"(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+\d++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
         rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        r"(?<=[a-z]{2})\.(?=[A-Z](?:[A-Z\d]|(?![\w'’])))",
         r"(?<=[*/])\.(?=[A-Za-z])",
         r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
         r"\}(?=\w)|\$\(",
@@ -252,7 +264,10 @@ _NO_LANGUAGE = regex.compile(
 _WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
 _PLAIN = f"[{_RUN}--{_SIGNS}]"
 # What ends a run, but is a word of language beside what is kept, as in foo()'s
-_SUFFIX = rf"(?:['’:]\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++){_CLOSING}*+(?!{_RUN})"
+_SUFFIX = (
+    rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++)"
+    rf"{_CLOSING}*+(?!{_RUN})"
+)
 _IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
 _OTHER = regex.compile(
     rf"(?<!{_RUN}){_OPENING}*+"
@@ -264,7 +279,7 @@ _OTHER = regex.compile(
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(
     r"[^\p{L}\p{M}\s,;'\"!?).\-(]|ℹ|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=-)-[a-z]"
-    rf"|(?<=\w\()(?:\)|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
+    rf"|(?<=\w\()(?:[()]|\.\.\.|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
     regex.V1,
 )
 # Tokens of placeholders that models of this package learn. They are not special, so they appear in

@@ -145,13 +145,13 @@ def find_warnings(
     - "capitals": the source is in capitals, of which the model knows the letters alone, and is not
       copied.
     - "ending": a source of at most 8 words without a period at its end is a title or a label, and
-      the last word of its translation has no counterpart.
+      its translation has more words, of which the last one has no counterpart.
 
     Args:
         language: Code of the language that the model translates, if it is known.
         is_spelled: Whether each token of the source has one letter at most.
         aligned_end: The end of the last word of the translation that has a counterpart in the
-            source; 0 without an alignment.
+            source; 0 without an alignment, or where a word of the source has no counterpart.
     """
     warnings = []
     if is_copy(source, translation):
@@ -173,9 +173,11 @@ def find_warnings(
         warnings.append("language")
     if is_spelled and source.isupper() and source not in translation:
         warnings.append("capitals")
-    is_label = source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
+    count = len(split_words(source))
+    is_label = source.rstrip()[-1:].isalnum() and count <= _LABEL_WORDS
     last = "".join(translation[aligned_end:].split()[-1:])
-    if is_label and aligned_end and last.isalpha():
+    is_longer = is_label and len(split_words(translation)) > count
+    if is_longer and aligned_end and last.isalpha():
         warnings.append("ending")
     return warnings
 
@@ -192,7 +194,15 @@ def describe_doubts(names: Iterable[str]) -> str:
 
 
 def is_copy(source: str, translation: str) -> bool:
-    """Return whether a long run of the words of the source is at least half of the translation."""
+    """Return whether a long run of the words of the source is at least half of the translation, and
+    also without text to keep in both.
+    """
+    return _has_run(source, translation) and _has_run(
+        remove_protected(source), remove_protected(translation)
+    )
+
+
+def _has_run(source: str, translation: str) -> bool:
     # All pairs of equal words are compared, so only the first words of long texts count.
     words, others = _words(source)[:_MOST_WORDS], _words(translation)[:_MOST_WORDS]
     run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()

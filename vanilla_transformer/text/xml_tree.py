@@ -9,6 +9,12 @@ from vanilla_transformer.machine.imports import requires_extra
 
 # Where the declaration is no text of the document
 DECLARATION = re.compile(r"\A\ufeff?\s*+<\?xml\s[^>]*\?>\s*+")
+# The name of another file, which may define entities
+_OTHER_FILE = re.compile(
+    r"(?:[^<]++|<!--(?:(?!-->).)*+-->|<\?(?:(?!\?>).)*+\?>)*+<!DOCTYPE\s++[^\s\[>]++\s++"
+    r"(?P<name>(?:PUBLIC\s++(?:\"[^\"]*+\"|'[^']*+')|SYSTEM)\s*+(?:\"[^\"]*+\"|'[^']*+'))",
+    re.DOTALL,
+)
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TRANSLATE = ("translate", "{http://www.w3.org/2005/11/its}translate")
 _SAFE = {
@@ -16,7 +22,6 @@ _SAFE = {
     "no_network": True,
     "load_dtd": False,
     "strip_cdata": False,
-    "collect_ids": False,  # XML with two equal names is well-formed
 }
 
 
@@ -30,13 +35,17 @@ def parse_xml(text: str | bytes) -> Any:
     """
     with requires_extra("documents", "Reading XML"):
         from lxml import etree
-    parser = etree.XMLParser(**_SAFE)
+    # XML with two equal names is well-formed. Without them, lxml opens the file of a document type.
+    parser = etree.XMLParser(**_SAFE, collect_ids=isinstance(text, bytes))
     if isinstance(text, str):
         text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text).removeprefix(
             "\ufeff"
         )
         if "<!DOCTYPE" not in text:  # entities may be defined in other files, of which it needs one
             text = f'<!DOCTYPE x SYSTEM "">{text}'
+        if other := _OTHER_FILE.match(text):
+            start, end = other.span("name")
+            text = f'{text[:start]}SYSTEM ""' + "\n" * other["name"].count("\n") + text[end:]
     try:
         return etree.fromstring(text, parser).getroottree()
     except (etree.XMLSyntaxError, ValueError) as error:

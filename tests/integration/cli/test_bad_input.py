@@ -443,11 +443,22 @@ MISTAKES = {
     "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
     **{
         f"translate no/model --input a{ending}": "the code of a language or nothing, got a"
-        for ending in (".eml", ".tsv", ".vue", ".sub", ".py", ".1", ".de.stringsdict")
+        for ending in (".eml", ".tbx", ".vue", ".sub", ".py", ".1", ".de.plist")
     },
-    "translate no/model --input a.TSV.gz": (
-        "got a.TSV.gz. Convert it, or say by --format how to read it"
+    "translate no/model --input a.TBX.gz": (
+        "got a.TBX.gz. Convert it, or say by --format how to read it"
     ),
+    "translate no/model --input columns.tsv": (
+        "columns.tsv: The columns to translate must be names in the first row or numbers from 1, "
+        "of a, b, c, got none. Give them by --columns."
+    ),
+    "translate no/model --input columns.tsv --columns a,x": "of a, b, c, got a,x",
+    "translate no/model --format csv --input a.en --columns 2": "numbers from 1, of 1, got 2",
+    "translate no/model --input a.html --columns 2": (
+        "--columns is for CSV and TSV, but `--format` is html."
+    ),
+    "translate no/model A --columns 2": "--columns is for CSV and TSV, but `--format` is text",
+    "translate no/model --format stringsdict --input a.en": "must be well-formed XML",
     **{
         f"translate no/model --format xml --input a.en {flag}": (
             "With `--format xml` there is one translation, without"

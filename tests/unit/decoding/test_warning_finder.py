@@ -20,7 +20,8 @@ EN_DE = AutoTokenizer.from_pretrained(ROOT / "models/en-de")
         ("EMERGENCY EXIT ONLY", "Notausgang", [], ["capitals"]),
         ("I", "Ich", [], []),
         ("3", "3", [], []),
-        ("The red house", "Das rote Haus ist", [Link(8, 13, 9, 13, 1.0)], ["ending"]),
+        ("The red house", "Das rote Haus ist", [Link(0, 13, 0, 13, 1.0)], ["ending"]),
+        ("Not read", "Nicht gelesen worden", [Link(0, 3, 0, 5, 1.0)], []),
         ("The red house", "Das rote Haus", [Link(8, 13, 9, 13, 1.0)], []),
     ],
 )

@@ -21,6 +21,7 @@ from vanilla_transformer.text.languages import (
     find_languages,
     is_language,
     is_same_language,
+    plural_categories,
     set_languages,
     store_direction,
 )
@@ -262,6 +263,22 @@ def test_languages_complete_a_direction_of_any_spelling(tagged):
 )
 def test_is_same_language_leaves_regions_and_scripts_aside(code, other, is_same):
     assert is_same_language(code, other) is is_same_language(other, code) is is_same
+
+
+@pytest.mark.parametrize(
+    ("code", "plurals", "ordinals"),
+    [
+        ("pl", ["one", "few", "many", "other"], ["other"]),
+        ("eng_Latn", ["one", "other"], ["one", "two", "few", "other"]),
+        ("ar-EG", ["zero", "one", "two", "few", "many", "other"], ["other"]),
+        ("ja", ["other"], ["other"]),
+        ("xx", [], []),
+        (None, [], []),
+    ],
+)
+def test_plural_categories_are_in_the_order_of_cldr(code, plurals, ordinals):
+    assert plural_categories(code) == plurals
+    assert plural_categories(code, is_ordinal=True) == ordinals
 
 
 def test_is_language_knows_codes_of_any_form(monkeypatch):

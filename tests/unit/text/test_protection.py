@@ -61,6 +61,7 @@ def test_find_protected_finds_each_example(example):
             "%d%% %ld %zu %-5.2f %name% %(a)s%%",
             ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"],
         ),
+        ("%#@files@, %1$#@in folders@ and %@", ["%#@files@", "%1$#@in folders@", "%@"]),
         ("__COUNT__ :name <name> </b> $t(key) #tag @name", None),
         (r"C:\Users\me ~/x /usr/bin/env ../.. v1.2.3 v2 %APPDATA%\x \\a\b", None),
         ("C:\\Program Files\\x y C:/a/b and/or", ["C:\\Program Files\\x", "C:/a/b"]),
@@ -110,8 +111,21 @@ def test_find_protected_finds_each_example(example):
             "[b]Note[/b] [method foo] [url=https://a.b]it[/url]",
             ["[b]", "[/b]", "[method foo]", "[url=https://a.b]", "[/url]"],
         ),
+        (
+            "US$30, A$5-a-day, HK$1,200.50 30 US$ $30 US$3万",
+            ["US$30", "A$5", "HK$1,200.50", "$30", "$3"],
+        ),
         ("使用--all选项和-v", ["--all", "-v"]),
         ('Call print("x") now', ['print("x")']),
+        (
+            "Set $HOME/.x, request.META, re.M and *.c, or see a.com/b.",
+            ["$HOME/.x", "request.META", "re.M", "*.c", "a.com/b"],
+        ),
+        ("-vvv -j4 refs/tags/ Ok(()) Matrix(...) *-ab.jpg object.__init__", None),
+        (
+            "see -v2 or -O3, X.Y.Z, 5.x, char(32) --filter=blob:none",
+            ["-v2", "-O3", "X.Y.Z", "5.x", "char(32)", "--filter=blob:none"],
+        ),
         (r"\p and \v 1", [r"\p", r"\v"]),
         ("f(g(x='a')) then", ["f(g(x='a'))"]),
         (
@@ -143,6 +157,7 @@ ORDINARY += ["5 %, 7 %", "%-Satz", "www", "a: b", "{ a b }", "1 / 2", "Tel. 12"]
 ORDINARY += ["%88 puan", "%80'ini", '"true":ksi', "Excalidraw+:aan", "AT&T", "drag&drop", "[1]"]
 ORDINARY += ["35°W", "60km/h", "UTC+1", "18+", "p.m.", "z.B.", "a.k.a.", "Ph.D.s"]
 ORDINARY += ["(s)he", "file(s)", "Tom -and -Ann", "well--I", "[laughs]", "{see below}", "*no*"]
+ORDINARY += ["*so*", "EE.UU", "Mr.Net", "a *.", "Yes (...)", "no/yes/maybe", "go.Communism"]
 ORDINARY += ["- Yes. -I know.", "-Hola", "…and", "wait...what", "U.S.-based", "gut^^", "_so_", "<3"]
 
 
@@ -170,6 +185,7 @@ def test_find_protected_takes_the_first_expression_of_the_table_that_fits(text):
 
 
 KINDS_OF = {"%1$s": "placeholder", "[X5X]": "placeholder", "$11 000": "number", "--all": "other"}
+KINDS_OF |= {"$1": "placeholder", "$5": "number", "a.b.org": "url", "a.b.c": "other"}
 KINDS_OF |= {"https://a.b/{x}": "url", "`a b`": "code", "[/b]": "tag", "index.html": "other"}
 
 
@@ -220,7 +236,7 @@ def test_merge_joins_ranges_that_overlap_and_not_those_that_touch():
 HARD = ["{a,b,", "{a,b,{}", "'{", "{", "%(", "`", "/a", "<a ", "1 ", "+1 ", "C:\\a "]
 HARD += ["v1.", "%a%", "a.", "1.1.1-", "https://a{"]
 HARD += ["a_", "(a", "[a", "((", "))", "'-A", "-A", "--", "f(a", "f((", "|a", "##", "1 000 "]
-HARD += ["a--b."]
+HARD += ["a--b.", "a/", "a(...)", "a-.com", "*-", "-v"]
 HARD += ["`a <", ":a:", "$a", "[[", "[b", "a.b.", "\\", ":a", "f(_", "000 ", "f(a)(", "x:a"]
 
 

@@ -33,6 +33,9 @@ FRENCH = [unicodedata.normalize(form, "déjà vu à côté près") for form in (
         ("The dog sleeps on the sofa.", "THE DOG SLEEPS ON the Sofa", ["copy"]),
         ("The dog sleeps on the sofa all day.", "Der Hund sleeps on the sofa all Tag.", ["copy"]),
         ("He lives in New York.", "Er lebt in New York.", []),
+        # nor of text to keep
+        ("Run x --all --no-edit --dry-run", "Nutze x --all --no-edit --dry-run", []),
+        ("Call {a}, {b}, {c}, {d} and {e}.", "Rufe {a}, {b}, {c}, {d} und {e}.", []),
         ("Tom Smith!", "Tom Smith!", []),
         ("Call 1 2 3 4 5 6.", "1 2 3 4 5 6", []),
         ("我们今天去公园玩。", "我们今天去公园。", ["copy", "script"]),
@@ -175,6 +178,7 @@ FRENCH_SENTENCE = "Il était une fois un roi et une reine."
         ("Nasa", "die Frau", {"is_spelled": True}, []),
         ("The red house", "Das rote Haus ist", {"aligned_end": 13}, ["ending"]),
         ("The red house", "Das rote Haus", {"aligned_end": 13}, []),
+        ("Update all files", "Alle Dateien aktualisieren", {"aligned_end": 12}, []),
         ("The red house", "Das rote Haus!", {"aligned_end": 13}, []),
         ("The red house", "Das rote Haus ist", {}, []),
         ("The red house.", "Das rote Haus ist", {"aligned_end": 13}, []),

@@ -2,7 +2,7 @@
 texts themselves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import regex
 
@@ -14,6 +14,7 @@ _CHOICE = regex.compile(
     r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?"
 )
 _BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
+_NAME = regex.compile(r"(?r)(=\d+|[\w-]+)\s*\{\Z")  # of a branch
 _END = regex.compile(r"\s*\}")
 _QUOTED = regex.compile(r"'[{}#](?:[^']|'')*(?:'|$)")
 _STAND_IN = regex.compile(r"\{(\d+)\}")
@@ -45,7 +46,7 @@ class Message:
     def __init__(
         self,
         text: str,
-        syntax: Sequence[Sequence["str | Message"]],
+        syntax: Sequence[list["str | Message"]],
         places: Sequence[Range],
         is_plural: bool,
         is_branch: bool,
@@ -133,6 +134,47 @@ def parse_message(text: str) -> Message | None:
     for part in messages:
         part.doubles = "''" in text
     return message if len(messages) > 1 else None
+
+
+def complete_plurals(text: str, categories: Mapping[str, Sequence[str]]) -> str:
+    """
+    Return a message whose plurals have all categories of a language: new ones are as `other`.
+
+    Plurals within plurals stay as they are, since each would double the message.
+
+    Args:
+        categories: Categories of `plural` and `selectordinal`.
+    """
+    message = parse_message(text) if categories else None
+    if message is None or not _add_categories(message, categories):
+        return text
+    translations = (Translation(part.text) for part in message.messages())
+    return message.render(translations)[0].text
+
+
+def _add_categories(message: Message, categories: Mapping[str, Sequence[str]]) -> bool:
+    """Add categories to the plurals of a message. Return whether any was missing."""
+    is_changed = False
+    for parts in message.syntax:
+        choice = _CHOICE.match(str(parts[0]))
+        kind = choice[1] if choice else ""
+        if kind == "select":
+            for branch in parts:
+                is_changed |= isinstance(branch, Message) and _add_categories(branch, categories)
+        names = [_NAME.search(str(part)) for part in parts[:-1:2]]
+        numbers = {name[1]: number for number, name in enumerate(names) if name}
+        missing = [name for name in categories.get(kind, ()) if name not in numbers]
+        if "other" in numbers and missing:
+            at = 2 * numbers["other"]
+            opening, _, end = str(parts[at]).rpartition("other")
+            branches = list[str | Message]()
+            for category in missing:
+                branches += [opening + category + end, parts[at + 1]]
+                if at == 0:  # it opens the plural
+                    opening = "} "
+            parts[at : at + 1] = [*branches, opening + "other" + end]
+            is_changed = True
+    return is_changed
 
 
 def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Message, int]:

@@ -12,12 +12,13 @@ from vanilla_transformer.decoding.protection.blocks import (
     unify_line_ends,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import CATEGORIES
 from vanilla_transformer.text.protection import SIGN, Range, merge, overlapping
 
 from .message_keys import Path
 from .source_text import Edit, SourceDocument
 
-_PLURAL = re.compile(r"(?:zero|one|two|few|many|other)\Z")
+_PLURAL = re.compile(rf"(?:{'|'.join(CATEGORIES)})\Z")
 _SHOWN = 3  # names in a summary
 _NEW_LINE = "\ud800"  # in text that is added; no text that was read has it
 
@@ -39,7 +40,8 @@ class FilledDocument(Document):
 
     def __init__(self, source: SourceDocument, existing: SourceDocument, text: str):
         self._source, self._existing, self._text = source, existing, text
-        source.sample = existing.text.strip() or source.text
+        if existing.text.strip():
+            source.sample = existing.text
         sources, translations = source.read_entries(), existing.read_entries()
         # Where entries end, and where the next one of a group begins
         ends, following = dict[Path, int](), dict[Path, int]()
@@ -48,14 +50,18 @@ class FilledDocument(Document):
             if path:
                 ends[path] = following.setdefault(path[:-1], translations[path[:-1]].content)
                 following[path[:-1]] = entry.start
+        for form in source.plurals:
+            missing = form.missing.items()
+            form.missing = {name: path for name, path in missing if path not in translations}
         taken = set[Path]()
-        # Places in the translation, and the part of the source for each
-        self._parts = list[tuple[Range, Range]]()
+        # Places in the translation, the part of the source for each, and whether that is added
+        self._parts = list[tuple[Range, Range, bool]]()
         for path, entry in sources.items():
             other, group = translations.get(path), path[:-1]
             if other is None or group in taken:
                 if group not in taken:
-                    self._parts.append(((following[group],) * 2, (entry.start, entry.end)))
+                    position = following[group]
+                    self._parts.append(((position, position), (entry.start, entry.end), True))
                 taken.add(path)
                 continue
             if other.is_group != entry.is_group:
@@ -64,7 +70,7 @@ class FilledDocument(Document):
                 following[group] = ends[path]
             if other.is_empty and not entry.is_empty:
                 taken.add(path)
-                self._parts.append((other.value, entry.value))
+                self._parts.append((other.value, entry.value, False))
         self._kept = list[str]()
         for path, entry in translations.items():
             # Languages have other plurals.
@@ -73,7 +79,7 @@ class FilledDocument(Document):
                 self._kept.append(".".join(path))
         positions = [position.start for position in source.places]
         positions += [start for start, *_, part in source.parts for _ in part.blocks]
-        ranges = merge(of_source for _, of_source in self._parts)
+        ranges = merge(of_source for _, of_source, _ in self._parts)
         self._numbers, self.blocks = list[int](), list[Block]()
         for number, start in enumerate(positions):
             if overlapping((start, start + 1), ranges):
@@ -97,9 +103,9 @@ class FilledDocument(Document):
             self.summary += f" Kept, but not in the source: {len(self._kept)} ({names})."
         edits = list[Edit]()
         added = ""
-        for (start, end), of_source in self._parts:
+        for (start, end), of_source, is_added in self._parts:
             new = self._source.slice(*of_source)
-            if start == end:
+            if is_added:
                 new = self._separate(new, start)
             added += new
             edits.append((start, end, new.replace("\n", _NEW_LINE)))
@@ -119,5 +125,5 @@ class FilledDocument(Document):
                 return text + separator
             return separator + text
         if not position:
-            return text.strip() + "\n"
+            return text.strip("\n") + "\n"
         return text if text[0].isspace() else f"\n{text}"

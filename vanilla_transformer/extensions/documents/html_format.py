@@ -18,7 +18,7 @@ _ENDED_BY = {
     for name in names.split()
 }
 # Words around these elements are one word.
-_INVISIBLE = {"noembed", "noframes", "script", "style", "template", "wbr"}
+_INVISIBLE = {"noembed", "noframes", "rp", "rt", "rtc", "script", "style", "template", "wbr"}
 _DEEPEST = 1000
 _BUTTONS = {"button", "reset", "submit"}
 _DESCRIPTIONS = {
@@ -103,7 +103,8 @@ def _pair(tokens: Sequence[Token]) -> None:
             if len(opened) > _DEEPEST:
                 raise UserError(f"HTML must be nested at most {_DEEPEST} elements deep, got more.")
         elif token.kind == "close":
-            least = _innermost(opened) + 1 if HTML.level(token.name) == "inline" else 0
+            is_inner = HTML.level(token.name) == "inline" and token.name != "ruby"
+            least = _innermost(opened) + 1 if is_inner else 0
             for position in reversed(range(least, len(opened))):
                 if opened[position].name == token.name:
                     end(position + 1, index)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, count, pairwise, repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,8 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+
+from .heading_ids import find_anchors
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
@@ -88,11 +90,14 @@ _KEPT = regex.compile(
     r"|\{[\w:.+-]+\}(?<ticks>`+)(?!`).{1,1000}?(?<!`)(?P=ticks)(?!`)"  # a role
     rf"|\[[^\[\]\n]{{,200}}(?<!\w)@\w[^\[\]\n]{{,200}}\](?![(\[])"
     rf"|%%.{{1,1000}}?%%|(?<=\s)\^[\w-]+(?=[ \t]*(?:\n|\Z))"
+    r"|(?:<r[pt]>[^<>\n]{,100}</r[pt]>)++"  # readings of ruby
     rf"|(?:(?<![\s\S])|\n)\|[ \t]+|(?<jsx>{_JSX})",  # of a line block of Pandoc, and tags
     re.DOTALL,
 )
 _DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
 _NAMES = r"(?:[\w$]+|\*\s+as\s+[\w$]+|\{[^{}]*\})"  # in an import
+# An object of Python that mkdocstrings documents after `:::`, with options in lines below
+_OBJECT = r"[ \t]*\w++(?:\.\w++)++[ \t]*+"
 _KEPT_LINES = regex.compile(
     r"(?:\{%-?\s*(?<name>raw|verbatim|highlight|comment)\b"
     r"(?:(?!\{%-?\s*+(?P=name)\b).){,50000}?\{%-?\s*end(?P=name)\s*-?%\}"
@@ -103,6 +108,7 @@ _KEPT_LINES = regex.compile(
     r"|\\[A-Za-z]+\*?(?:\{[^{}\n]*\}|\[[^\[\]\n]*\])*"
     r"|%%.{,5000}?%%|\*\[[^\]\n]+\]:[^\n]*|\([^()\s]+\)=|\+\+\+[^\n]*"
     r"|\+[-=+]+\+(?:\n[ \t]*[|+][^\n]*)+"
+    rf"|:::{_OBJECT}(?:\n(?: {{4}}|\t)[^\n]*+)*+"
     r"|(?<fence>:{3,})[ \t]*(?:\{\w|mermaid).{,50000}?\n[ \t]*(?P=fence)"
     rf"|(?<mdx>(?:(?:</?>|(?=</?[A-Z]|</?\w+\.){_JSX})[ \t]*+)++)"
     rf"|(?:(?<mdx>(?:import\s+(?:type\s+)?(?:{_NAMES}(?:\s*,\s*{_NAMES})?\s+from\s+)?[\"']"
@@ -127,7 +133,7 @@ _DIRECTIVE = re.compile(
     r"|aside|version\w+|deprecated|epigraph|highlights|pull-quote|blockquote|container|div|figure|(?:list-)?table|glossary"
     r"|dropdown|details|tab-\w+|grid|grid-\w+|card|card-\w+|only|exercise|solution|pr(?:oo)?f:\w+)\}"
 )
-_COLONS = re.compile(rf"{_DIRECTIVE.pattern}|\s*(?!\{{\w|mermaid)\S")
+_COLONS = re.compile(rf"{_DIRECTIVE.pattern}|(?!{_OBJECT}\Z)\s*(?!\{{\w|mermaid)\S")
 # What follows the marks of a container whose content is Markdown: of blocks of pymdownx, too.
 _CONTAINERS = {
     ":": _COLONS,
@@ -305,14 +311,15 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
 def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> Iterator[tuple]:
     for span in spans:
         yield "text", text[start : span.start]
-        if isinstance(span.payload[0], str):
-            yield "text", span.payload[0]
+        payload = span.payload or [""]  # the space before a link
+        if isinstance(payload[0], str):
+            yield "text", payload[0]
         elif span.fixed:
-            yield from map(_token_signature, span.payload)
+            yield from map(_token_signature, payload)
         else:
-            yield _token_signature(span.payload[0])
+            yield _token_signature(payload[0])
             yield from _block_signature(text, span.children, span.start, span.end)
-            yield _token_signature(span.payload[1])
+            yield _token_signature(payload[1])
         start = span.end
     yield "text", text[start:end]
 
@@ -364,6 +371,8 @@ class _Place(NamedTuple):
     forms: Mapping[str, Sequence[str]] = {}
     # Of the link the text is the title; the paragraph is the text before it.
     link: Any = None
+    # What stands before and after the translation of a heading, so that links find it
+    anchor: tuple[str, str] = ("", "")
 
 
 def _build_parser() -> Any:
@@ -551,6 +560,7 @@ class MarkdownDocument(Document):
             self._parser.enable("expression").disable("code")
             tokens = self._parser.parse(_DEEP_TAG.sub("   ", text), self._environment)
         cell_line, cursor = -1, 0
+        headings = dict[int, tuple[str, str]]()  # by the numbers of their blocks
         for before, token in pairwise(tokens):
             if token.type != "inline":
                 continue
@@ -580,10 +590,15 @@ class MarkdownDocument(Document):
                 if set(spellings) != {character}:
                     special[character] = spellings
             if self._add(block_place._replace(forms=special), block):
+                if before.type == "heading_open":
+                    headings[len(self.blocks) - 1] = block.text, token.content
                 for child in token.children:
                     title = child.meta.get("source_title")
                     if title:
                         self._add(block_place._replace(link=child), Block(title))
+        anchors = find_anchors(text, [*headings.values()])
+        for number, anchor in zip(headings, anchors, strict=True):
+            self._places[number] = self._places[number]._replace(anchor=anchor)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -612,6 +627,9 @@ class MarkdownDocument(Document):
             after = ""
             if block_place.context != "paragraph":
                 after = last[block_place.end :]
+            if block.text.casefold() != source.text.casefold():  # which changes its id
+                written[0] = block_place.anchor[0] + written[0]
+                after += block_place.anchor[1]
             first_line = line[: block_place.start] + written[0]
             lines[block_place.line : block_place.last] = [first_line, *written[1:]]
             lines[block_place.line + len(written) - 1] += after
@@ -727,9 +745,14 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             builder.add_mark([token], token.content)
         elif token.type.startswith("math_inline") or is_named:
             builder.add_mark([token], " ".join(token.meta["source"].split()))
-        elif token.type == "link_open" and token.markup == "autolink":
-            builder.add_mark(tokens[index - 1 : index + 2], tokens[index].content)
-            index += 2
+        elif token.type == "link_open":
+            end = next(at for at in count(index) if tokens[at].type == "link_close")
+            texts = [inner.content for inner in tokens[index:end] if inner.type.startswith("text")]
+            if token.markup == "autolink" or builder.is_note("".join(texts)):
+                builder.add_mark(tokens[index - 1 : end + 1], "".join(texts))
+                index = end + 1
+            else:
+                builder.open(token.type, [token], is_paired=True, is_apart=True)
         elif token.nesting > 0:
             builder.open(token.type, [token], is_paired=True)
         elif token.nesting < 0:

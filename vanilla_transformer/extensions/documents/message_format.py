@@ -23,14 +23,21 @@ from vanilla_transformer.decoding.protection.blocks import (
     unify_line_ends,
     write_block,
 )
+from vanilla_transformer.decoding.protection.icu_messages import complete_plurals
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.text_files import has_invalid_unicode
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
+from vanilla_transformer.text.languages import (
+    CATEGORIES,
+    NO_DIRECTION,
+    Direction,
+    name_language,
+    plural_categories,
+)
 from vanilla_transformer.text.protection import SIGN
 
 from .line_breaks import ITEM, find_space
 from .message_keys import Entries, Entry, group_entries, read_json_entries
-from .source_text import Place, SourceDocument
+from .source_text import Place, Plural, SourceDocument
 from .wrapped_text import WrappedText
 from .xml_format import ACCESS_KEY_IN_XML, MARKUP, MarkupDocument
 
@@ -91,13 +98,20 @@ def load_json(text: str) -> Any:
 
 
 class MessageDocument(SourceDocument):
-    """A text of which messages are translated, and all else is written as it was."""
+    """
+    A text of which messages are translated, and all else is written as it was.
+
+    Args:
+        keeps_line_ends: Whether each line ends as in the source, and not as most lines do.
+    """
 
     signs: regex.Pattern[str] | None = SIGN
     characters: dict[int, str] = {}  # how characters between marks are written
 
-    def __init__(self, text: str):
-        self._mark, self._line_end, text = unify_line_ends(text)
+    def __init__(self, text: str, keeps_line_ends: bool = False):
+        self._mark, self._line_end = "", "\n"
+        if not keeps_line_ends:
+            self._mark, self._line_end, text = unify_line_ends(text)
         super().__init__(text, ())
 
     def render(self, blocks: Sequence[Block]) -> str:
@@ -172,9 +186,35 @@ class ValuesDocument(MessageDocument):
             elif keys[-1] == "@@locale" and value and direction.target:
                 language = name_language(direction.target).replace("-", "_")
                 self.replaced.append((*match.span(), f'"{language}"'))
+        self._categories = dict[str, list[str]]()
+        if form == "json" and direction.target:
+            ordinals = plural_categories(direction.target, is_ordinal=True)
+            plurals = plural_categories(direction.target)
+            self._categories = {"plural": plurals, "selectordinal": ordinals}
+        if self._categories and self.text.lstrip().startswith("{"):
+            self._find_plurals()
+
+    def _find_plurals(self) -> None:
+        """Find plurals of i18next, whose forms are messages."""
+        entries = self.read_entries()
+        for path, entry in entries.items():
+            if not path or not path[-1].endswith("_other") or entry.is_group:
+                continue
+            name = path[-1].removesuffix("other")
+            forms = {category: (*path[:-1], name + category) for category in CATEGORIES}
+            if len(entries.keys() & {*forms.values()}) > 1:
+                kind = "selectordinal" if name.endswith("_ordinal_") else "plural"
+                new = self._categories[kind]
+                missing = {form: forms[form] for form in new if forms[form] not in entries}
+                start = self.text.index('"', entry.start)
+                end = self.text.rindex('"', start, entry.value[0])
+                separator = "," + self.text[entry.start : start].removeprefix(",")
+                category = end - len("other"), end
+                self.plurals.append(Plural(start, entry.end, category, separator, missing))
 
     def escape(self, text: str, place: Place) -> str:
         raw, is_java = self.text[place.start : place.end], self._form == "properties"
+        text = complete_plurals(text, self._categories)
         in_ascii = self.sample.isascii() and (is_java or "\\u" in self.sample)
         if self._doubles_apostrophes and MESSAGE_FORMAT.search(raw):
             text = text.replace("'", "''")

@@ -146,22 +146,29 @@ class PageDocument(SourceDocument):
         self._pages, self._names = {page.start for page in pages}, names
         self._target = name_language(direction.target or "")
         # Where the lines of the translation begin, if that is known
-        self.side = direction.target and ("rtl" if is_right_to_left(self._target) else "ltr")
+        self.side = find_side(direction.target)
         languages = self._languages(pages[0]) if pages else []
         named = [language.value.strip() for language in languages]
         self._source = direction.source or next(iter(named), None)
 
-    def write_side(self, token: Token, name: str, is_root: bool) -> None:
-        """Write where the lines of the translation begin into an attribute of an element: into a
-        root without it only `rtl`, and into another element only `ltr` instead of `rtl`.
+    def write_side(
+        self, token: Token, name: str, is_root: bool, sides: Sequence[str] = ("ltr", "rtl")
+    ) -> None:
         """
+        Write where the lines of the translation begin into an attribute of an element: into a root
+        without it only the right, and into another element only the left instead of it.
+
+        Args:
+            sides: The values for the left and the right.
+        """
+        new = sides[self.side == "rtl"] if self.side else ""
         side = self.attributes(token).get(name)
-        if side is None and is_root and self.side == "rtl":
+        if side is None and is_root and new == sides[1]:
             at = token.start + 1 + len(token.name)
-            self.replaced.append((at, at, f' {name}="rtl"'))
-        elif side is not None and (is_root or self.side == "ltr"):
-            is_other = {side.value.strip().lower(), self.side} == {"ltr", "rtl"}
-            self.replaced += [side.edit(str(self.side))] * is_other
+            self.replaced.append((at, at, f' {name}="{new}"'))
+        elif side is not None and (is_root or new == sides[0]):
+            is_other = {side.value.strip().lower(), new} == {*sides}
+            self.replaced += [side.edit(new)] * is_other
 
     def _languages(self, token: Token) -> list[Attribute]:
         """Return the attributes that name the language of an element."""
@@ -172,3 +179,8 @@ class PageDocument(SourceDocument):
         code = attribute.value.strip()
         has_source = bool(code and self._source)
         return has_source and not is_same_language(code, str(self._source))
+
+
+def find_side(code: str | None) -> str:
+    """Return where the lines of a language begin: `ltr` or `rtl`, or nothing without a language."""
+    return ("ltr", "rtl")[is_right_to_left(name_language(code))] if code else ""

@@ -29,7 +29,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
-from .message_keys import Entries
+from .message_keys import Entries, Path
 from .wrapped_text import WrappedText
 
 # Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in
@@ -203,6 +203,26 @@ class Place:
     wraps: Set[int] = frozenset()
 
 
+@dataclass
+class Plural:
+    """
+    The form `other` of a plural, whose translation is written before it once more for each category
+    that only the target language has.
+
+    Attributes:
+        start, end: The place of the form, with its key.
+        category: The place of the word `other` in the key.
+        separator: The text between two forms.
+        missing: Categories, with the path of the message if each form is one.
+    """
+
+    start: int
+    end: int
+    category: Range
+    separator: str
+    missing: Mapping[str, Path | None]
+
+
 class SourceDocument(Document):
     """
     A text of which blocks are translated, and all else is written as it was.
@@ -221,6 +241,7 @@ class SourceDocument(Document):
         replaced: Edits of values of attributes that name the language or the encoding.
         parts: Documents within this one, each with its range and what writes it. Their blocks are
             the last ones.
+        plurals: Forms of plurals that are written for further categories.
         spelling: The beginning of a place: its references and what is not plain text in it.
         signs: Signs of placeholders, if the blocks are messages of programs. The source stays where
             a translation adds one.
@@ -239,6 +260,7 @@ class SourceDocument(Document):
         self.replaced = list[Edit]()
         self.edits = list[Edit]()
         self.parts = list[tuple[int, int, Callable[[str], str], SourceDocument]]()
+        self.plurals = list[Plural]()
         self.spelling: Callable[..., Place] = Place
         self._attributes = dict[int, dict[str, Attribute]]()
 
@@ -325,7 +347,17 @@ class SourceDocument(Document):
                 del self.edits[bisect_left(self.edits, (place.start,)) :]
                 self.edits.append((place.start, place.end, written))
         self.edits += reversed(outer)
+        self.edits = sorted([*self.edits, *self._write_plurals()])
         return self.slice(0, len(self.text))
+
+    def _write_plurals(self) -> Iterator[Edit]:
+        """Yield the edits that write translated forms of plurals for further categories."""
+        for plural in self.plurals:
+            first, last = plural.category
+            before, after = self.slice(plural.start, first), self.slice(last, plural.end)
+            if before + after != self.text[plural.start : first] + self.text[last : plural.end]:
+                forms = [before + category + after for category in plural.missing]
+                yield plural.start, plural.start, "".join(form + plural.separator for form in forms)
 
     def write(self, place: Place, source: Block, block: Block) -> str:
         """Return a translated block as it is written at its place."""

@@ -23,8 +23,12 @@ from .block_translator import BlockTranslator
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
-# Formats of messages with keys in one language; of XML that of Android
-_FILLED = [name for name, row in FORMATS.items() if row.corpus == "two files" or name == "xml"]
+# Formats of messages with keys in one language; of XML that of Android, of tables those by columns
+_FILLED = [
+    name
+    for name, row in FORMATS.items()
+    if row.corpus == "two files" or name in ("xml", "stringsdict", "csv", "tsv")
+]
 
 
 def translate_document(
@@ -34,6 +38,7 @@ def translate_document(
     splitter: SentenceSplitter,
     direction: Direction = NO_DIRECTION,
     existing: str | None = None,
+    columns: str = "",
 ) -> str:
     """
     Return a document with its text translated and its markup kept.
@@ -45,20 +50,25 @@ def translate_document(
             target language then, and XLIFF must be of these languages.
         existing: A translation of messages, which is returned with what it lacks, see
             [`FilledDocument`].
+        columns: The columns of a table that are translated, see [`TableDocument`].
     """
-    document = parse_document(text, format, direction, existing)
+    document = parse_document(text, format, direction, existing, columns)
     return document.render(BlockTranslator(translate, splitter)(document.blocks))
 
 
 def parse_document(
-    text: str, format: str, direction: Direction = NO_DIRECTION, existing: str | None = None
+    text: str,
+    format: str,
+    direction: Direction = NO_DIRECTION,
+    existing: str | None = None,
+    columns: str = "",
 ) -> Document:
     """Return the document of a text, or of its existing translation with what that lacks."""
     if format not in DOCUMENT_FORMATS:
         raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {format!r}.")
     row = FORMATS[format]
     if existing is not None:
-        return _fill_document(text, row, direction, existing)
+        return _fill_document(text, row, direction, existing, columns)
     if text.startswith(ZIP) and row.is_text:
         raise UserError(
             f"A file of the format {format} must be text, got a zip. Name it as its format, such "
@@ -67,14 +77,17 @@ def parse_document(
     try:
         with requires_extra(row.extra, f"The format {format}"):
             read = find_reader(row)
-            if row.is_shared:
-                return read(text, direction, form=format)
-            return read(text, direction)
+            further = {"form": format} if row.is_shared else {}
+            if columns:
+                further["columns"] = columns
+            return read(text, direction, **further)
     except RecursionError as error:
         raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
-def _fill_document(text: str, row: Format, direction: Direction, existing: str) -> Document:
+def _fill_document(
+    text: str, row: Format, direction: Direction, existing: str, columns: str
+) -> Document:
     """Return the document of an existing translation that gets what it lacks."""
     from .filled_document import FilledDocument
 
@@ -84,9 +97,10 @@ def _fill_document(text: str, row: Format, direction: Direction, existing: str) 
             "Leave it out: a file with both languages gets what it lacks without it, and a "
             "document is translated as a whole."
         )
-    source: Any = parse_document(unify_line_ends(text)[2], row.name, direction)
+    parse = partial(parse_document, format=row.name, direction=direction, columns=columns)
+    source: Any = parse(unify_line_ends(text)[2])
     try:
-        translation: Any = parse_document(unify_line_ends(existing)[2], row.name, direction)
+        translation: Any = parse(unify_line_ends(existing)[2])
         return FilledDocument(source, translation, existing)
     except UserError as error:
         raise UserError(f"The existing translation cannot be filled. {error}") from error

@@ -14,14 +14,18 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_locale, name_language
+from vanilla_transformer.text.languages import (
+    CATEGORIES,
+    NO_DIRECTION,
+    Direction,
+    name_language,
+    plural_categories,
+)
 
 from .message_format import VALUES, MessageDocument, add_lines, load_json
 from .message_keys import Path, read_json_entries
 from .source_text import Edit
 from .xliff_format import TargetLanguageError, check_direction
-
-_CATEGORIES = ("zero", "one", "two", "few", "many", "other")  # of plurals
 
 
 class StringCatalogDocument(MessageDocument):
@@ -45,7 +49,7 @@ class StringCatalogDocument(MessageDocument):
                 "A string catalog has several languages. Name the one to fill by --target_language."
             )
         self._language = name_language(direction.target)
-        locale: Any = find_locale(self._language)
+        known = {*plural_categories(self._language)}
         self._counts, self._units = Counter[str](), dict[Path, dict[str, int]]()
         try:
             for key, unit in catalog["strings"].items():
@@ -57,11 +61,11 @@ class StringCatalogDocument(MessageDocument):
                 for category, form in forms.items():
                     numbers[category] = len(self.blocks)
                     self.blocks.append(add_lines(SpanBuilder(True), form).finish())
-                if locale is not None and "other" in forms:
-                    known = {*locale.plural_form.tags, "other", *forms.keys() & {"zero"}}
-                    categories = filter(known.__contains__, _CATEGORIES)
+                if known and "other" in forms:
+                    categories = known | (forms.keys() & {"zero"})
+                    ordered = filter(categories.__contains__, CATEGORIES)
                     other = numbers["other"]
-                    numbers = {category: numbers.get(category, other) for category in categories}
+                    numbers = {category: numbers.get(category, other) for category in ordered}
                 self._units["strings", key] = numbers
         except (AttributeError, KeyError, TypeError):
             raise UserError("A string catalog must have `sourceLanguage` and `strings`.") from None

@@ -2,26 +2,27 @@
 
 import re
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.text.protection import SIGN
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, plural_categories
+from vanilla_transformer.text.protection import SIGN, Range
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml, translate_value
 
 from .html_format import HtmlDocument
 from .its_rules import find_its_rules
 from .line_breaks import ITEM
 from .message_keys import Entries, Entry, group_entries
-from .paragraphs import Context, PageDocument
+from .paragraphs import Context, PageDocument, find_side
 from .source_text import (
     CDATA,
     TEMPLATE,
     Edit,
     Place,
+    Plural,
     SourceDocument,
     Token,
     read_tokens,
@@ -46,6 +47,9 @@ HIDDEN = (
 )
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _BREAKS = {"lb", "line-break", "linebreak", "tab"}
+_MODE = "style:writing-mode"  # of OpenDocument
+# Elements of DrawingML that say where lines begin
+_DIRECTED = {"defPPr", "pPr", "tblPr", *(f"lvl{level}pPr" for level in range(1, 10))}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _PREFIX = re.compile(r"(?<![\w.-])[\w.-]++(?=:)")
@@ -119,11 +123,32 @@ class MarkupDocument(SourceDocument, ABC):
                 texts = [self.text[part.start : part.end] for part in inner if not part.name]
                 value = inner[0].start, inner[-1].end
                 entries[(key,)] = Entry(start, end, value, not "".join(texts).strip(' \t\r\n"'))
-            start = end
+            if token.name != "key":  # of the next element, in a property list
+                start = end
         whole = group_entries(entries, self.text, start)
         whole[()].is_empty = not self.text[root.end : self.tokens[last - 1].end].strip()
         whole[()].value = root.start, self.tokens[root.after - 1].end
         return whole
+
+    def add_plural(
+        self, first: int, last: int, category: Range, categories: Sequence[str], forms: Container
+    ) -> None:
+        """
+        Add a plural.
+
+        Args:
+            first, last: Numbers of the first token of the form `other`, and of the one after it.
+            category: The place of the word `other` in that form.
+            categories: Categories of the target language.
+            forms: Categories that the plural has.
+        """
+        before = self.tokens[first - 1]
+        space = self.text[before.start : before.end]
+        if not space.isspace():
+            space = ""
+        missing = dict.fromkeys(name for name in categories if name not in forms)
+        start, end = self.tokens[first].start, self.tokens[last - 1].end
+        self.plurals.append(Plural(start, end, category, space, missing))
 
     def declare(self, text: str, source: SourceDocument) -> list[Edit]:
         root, used, edits = self.tokens[self.root], {*_PREFIX.findall(text)}, list[Edit]()
@@ -156,12 +181,14 @@ class XmlDocument(MarkupDocument, PageDocument):
         elements = root.iter("*")
         self._vocabularies = {element: _find_vocabulary(element, root) for element in elements}
         self._rules = find_its_rules(root)
+        self.turns = find_side(direction.target) not in ("", find_side(direction.source) or "ltr")
         self._texts, self._levels = set[Any](), dict[Any, str]()
         self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
         self._find_levels()
         if self._vocabularies[root] is VOCABULARIES["resources"]:
             self.spelling = self._html_spelling = _place_android
             self.signs = SIGN
+            self._find_plurals(plural_categories(direction.target))
         self.find_languages([self.tokens[self.root]], ("xml:lang",), direction)
         self.add_paragraphs()
         self.blocks += [block for *_, part in self.parts for block in part.blocks]
@@ -217,12 +244,35 @@ class XmlDocument(MarkupDocument, PageDocument):
                 attributes = attributes - {name}
         translate = {"yes": True, "no": False}.get(value or "")
         context = self.judge(token, around, vocabulary, level, translate, attributes)
+        self._write_sides(token)
         if context.is_translated and self._add_html(index):
             context = context._replace(translates=False)
         space = element.get(XML_SPACE) or self._rules["space"].get(element)
         keeps_space = context.keeps_space if space is None else space == "preserve"
         has_text = context.has_text or element in self._texts
         return context._replace(keeps_space=keeps_space, has_text=has_text)
+
+    def _write_sides(self, token: Token) -> None:
+        """Write where lines begin, and for DrawingML also their alignment at that side."""
+        if _MODE in self.attributes(token):
+            self.write_side(token, _MODE, True, ("lr-tb", "rl-tb"))
+        elif self.turns and token.local_name in _DIRECTED and "drawingml" in token.element.tag:
+            self.write_side(token, "rtl", True, ("0", "1"))
+            self.write_side(token, "algn", "algn" in self.attributes(token), ("l", "r"))
+
+    def _find_plurals(self, categories: Sequence[str]) -> None:
+        """Find the plurals of Android."""
+        items = dict[str | None, int]()
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open" and token.name == "plurals":
+                items = {}
+            elif token.kind == "open" and token.name == "item":
+                items[token.element.get("quantity")] = index
+            elif token.kind == "close" and token.name == "plurals" and "other" in items:
+                other = self.tokens[items["other"]]
+                quantity = self.attributes(other)["quantity"]
+                category = quantity.start + 1, quantity.end - 1
+                self.add_plural(items["other"], other.after, category, categories, items)
 
     def _add_html(self, index: int) -> bool:
         """Translate the HTML that is the text of an element.

@@ -48,6 +48,8 @@ _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
 }
+# With the styles of slides
+_STYLES = r"ppt/(?:presentation|(?:slide|notes)Masters/\w+|slideLayouts/\w+)\.xml"
 # Other fields than those below begin and end where they did.
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}
 # Readers see nothing of these.
@@ -62,6 +64,7 @@ _OURS = "vanilla-"
 _KEPT, _STYLE = f"{_OURS}kept", f"{_OURS}style"
 _SPAN, _MARK, _END, _PLAIN = (f"{_OURS}{name}" for name in ("span", "mark", "end", "plain"))
 _LINK, _FIELD, _CODE = (f"{_OURS}{name}" for name in ("link", "field", "code"))
+_RUBY = f"{_OURS}ruby"
 # Fields whose text is part of a sentence; but for links it is kept.
 _FIELDS = dict.fromkeys(["MERGEFIELD", "NUMPAGES", "PAGE", "PAGEREF", "REF", "SEQ"], _FIELD)
 _FIELDS["HYPERLINK"] = _LINK
@@ -138,6 +141,8 @@ class ZipDocument(Document):
         for name in names:
             if re.fullmatch(_ZIP_FORMATS[form][2], name):
                 parts[name] = kind
+            elif form == "pptx" and re.fullmatch(_STYLES, name):
+                parts[name] = StyleDocument
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if form == "epub" else ()
         for package in [rootfile.get("full-path", "") for rootfile in packages]:
             parts[package] = PackageDocument
@@ -173,6 +178,13 @@ class PackageDocument(XmlDocument):
         if direction.target and (token := next(named, None)) and token.kind == "text":
             language = name_language(direction.target)
             self.replaced.append((token.start, token.end, language))
+
+
+class StyleDocument(XmlDocument):
+    """A member of PPTX of which nothing but the direction of lines changes."""
+
+    def _add_block(self, *_: object) -> None:
+        """Add no block."""
 
 
 class RunDocument(XmlDocument):
@@ -222,7 +234,10 @@ class RunDocument(XmlDocument):
             etree.strip_tags(paragraph, *names)
             if self.side and "word" in space:
                 _write_bidi(paragraph, space, self.side == "rtl")
-        return self._declaration + etree.tostring(root, encoding="unicode")
+        written = etree.tostring(root, encoding="unicode")
+        # Properties of paragraphs were no part of the text.
+        turned = StyleDocument(written, self._direction).render(()) if self.turns else written
+        return self._declaration + turned
 
     def _keep_ends(self, paragraph: "_Element", space: str) -> None:
         """Let marks before and after all else in a paragraph stay there."""
@@ -289,10 +304,15 @@ class RunDocument(XmlDocument):
                     span = parent.makeelement(f"{space}{_SPAN}", {_STYLE: style})
                     parent.append(span)
                 texts[span].append(piece.xpath("string()"))  # also after comments
-            else:
-                part = run.makeelement(run.tag)
-                part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
+                continue
+            part, base = run.makeelement(run.tag), piece.find(f"{space}rubyBase")
+            part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
+            if base is None:
                 self._add_mark(parent, space, part, local_name(piece))
+            else:  # text of the paragraph; its reading stays
+                self._simplify(base, space, texts)
+                parent.append(base)
+                base.set(_RUBY, self._keep([part]))
 
     def _add_mark(self, parent: "_Element", space: str, element: "_Element", name: str) -> None:
         if name in _BREAKS:
@@ -346,9 +366,13 @@ class RunDocument(XmlDocument):
             if child.tag in (f"{space}br", f"{space}{_CODE}"):
                 pieces += self._kept[int(child.get(_KEPT))]
             else:
+                ruby = self._kept[int(child.attrib.pop(_RUBY, "0"))]
                 if child.tag not in (f"{space}{_MARK}", f"{space}{_END}"):
                     self._restore(child, space, child.get(_STYLE, style))
                 pieces.append(child)
+                for part in map(deepcopy, ruby):
+                    part[-1].append(child)
+                    pieces[-1] = part
             add_run(tail)
         kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
         first = [element for element in kept if local_name(element) != "endParaRPr"]

@@ -23,7 +23,7 @@ import pytest
 import regex
 
 import vanilla_transformer
-from tests.document_translation import NO_MESSAGES, block_translator, copy, shout
+from tests.document_translation import COLUMNS, NO_MESSAGES, block_translator, copy, shout
 from tests.sweeps import rare
 from vanilla_transformer.data.cleaning_rules import hash_pair, hash_repetition
 from vanilla_transformer.data.damage import has_bad_encoding, has_markup
@@ -101,6 +101,9 @@ XLIFF += '<trans-unit id="1"><source>A¤b</source></trans-unit></body></file></x
 PO = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 TS = '<TS version="2.1" language="de"><context><name>x</name><message><source>A¤b</source>'
 TS += '<translation type="unfinished"></translation></message></context></TS>'
+STRINGSDICT = '<plist version="1.0"><dict><key>a</key><dict><key>b</key><dict>'
+STRINGSDICT += "<key>NSStringFormatSpecTypeKey</key><string>NSStringPluralRuleType</string>"
+STRINGSDICT += "<key>one</key>¤<key>other</key><string>A</string></dict></dict></dict></plist>"
 CATALOG = '{"sourceLanguage": "en", "strings": {}}'
 WORD = f'<w:document xmlns:w="{W}"><w:body>¤</w:body></w:document>'
 SLIDE = f'<p:sld xmlns:p="{P}" xmlns:a="{A}">¤</p:sld>'
@@ -160,6 +163,15 @@ FRAMES: dict[str, list[Frame]] = {
         Frame('a: "A¤b"', in_quotes),
         *map(Frame, ("¤", "a: A¤b", "a: |\n  A¤b", "a: >\n\n  A\n  ¤", "a: 'A¤b'", "a: [A¤b]")),
     ],
+    "csv": [
+        Frame('key,note,text\na,b,"A¤b"', lambda text: text.replace('"', '""')),
+        *map(Frame, ("key,note,text\na,b,A¤b", 'key,note,text\na,b,"A¤b', "key,note,text¤\na,b,c")),
+    ],
+    "tsv": [*map(Frame, ("key\tnote\ttext\na\tb\tA¤b", 'key\tnote\ttext\na\tb\t"A¤b', "key\tnote\ttext¤"))],
+    "stringsdict": [
+        Frame(STRINGSDICT.replace("¤", "<string>A¤b</string>"), escape),
+        *map(Frame, (STRINGSDICT.replace("¤", "<string>A</string>¤"), STRINGSDICT.replace("one", "¤"))),
+    ],
     "strings": [Frame('"a" = "A¤b";', in_quotes), *map(Frame, ("¤", '/* ¤ */ "a" = "A";', '"a" ¤= "A";'))],
     "properties": [Frame("a=A¤b", in_quotes), *map(Frame, ("¤", "a=A¤b", "a¤=A", "# ¤", "a=\\\n¤b"))],
     "fluent": [*map(Frame, ("¤", "a = A¤b", "a = A\n    ¤b", "a = { ¤", "a = {$n ->\n    *[other] A¤b\n}\n"))],
@@ -190,22 +202,30 @@ OWN_PIECES = {
     "docx": [
         *(RUN, "<w:r><w:t>a</w:t><w:tab/></w:r>", f"<w:p>{RUN}</w:p>", '<w:bookmarkStart w:id="1"/>'),
         '<w:r><w:rPr><w:sz w:val="{n}"/></w:rPr><w:t>a</w:t></w:r>',
+        f"<w:p><w:r><w:ruby><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r></w:p>",
     ],
-    "pptx": ["<a:p><a:r><a:t>a</a:t></a:r></a:p>"],
-    "odf": ["<t:p>a</t:p>", "<t:p><t:span>a</t:span></t:p>"],
+    "pptx": ["<a:p><a:r><a:t>a</a:t></a:r></a:p>", '<a:lvl1pPr algn="l"/>'],
+    "odf": [
+        '<s:x-properties xmlns:s="y" s:writing-mode="lr-tb"/>',"<t:p>a</t:p>", "<t:p><t:span>a</t:span></t:p>"],
     "srt": ["{n}\n" + CUE + "a\n\n", "{n}\n" + CUE + "A a.\n\n", "- a\n- b\n", "<i>a</i> "],
     "vtt": ["{n}\n" + CUE + "a\n\n"],
     "po": [ENTRY, '#: a.c:1\n#, c-format\n' + ENTRY],
     "xcstrings": [',\n"a{n}": {}', ',\n"a{n}": {"localizations": {"en": {}}}'],
-    "json": [',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
+    "csv": ["\na{n},b,c", ',"c"', '"a\n', '""'],
+    "tsv": ["\na{n}\tb\tc", '\t"c"', '"a\n', '"""', '\n"a\t'],
+    "stringsdict": [
+        "<key>other</key><string>a</string>",
+        "<key>k</key><dict><key>other</key><string>a</string></dict>",
+    ],
+    "json": [',\n"a{n}_one": "b", "a{n}_other": "c"', "{n, plural, other{a}}", ',\n"a{n}": "b"', "[", '{"a":', ',\n"a{n}": {"b": ""}'],
     "yaml": ["a{n}: b\n", "- a\n", "  a\n", "a{n}: |\n  b\n\n", "a:\n- "],
     "strings": ['"a{n}" = "b";\n'],
     "properties": ["a{n}=b\n"],
     "fluent": ["a{n} = b\n", "\n    *[a] b"],
     "resx": ['<data name="a{n}"><value>b</value></data>\n'],
-    "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> "],
+    "html": ["<p>a<b>b</b></p>\n", "<ul><li>a", "<td>a", "<!-- a -->", "<a href=b>a</a> ", "<ruby>a<rt>b"],
     "xml": ["<p>a <b>b</b></p>\n", "<p>", "<p/>\n"],
-    "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> "],
+    "markdown": ["a\n\n", "- a\n\n", "# a\n", "| a |\n", "**a** ", "[a](b) ", "import 'a\n", "{% raw %}\n", "{{< math >}}\n", "`a` ", "[a]: b\n", "<b>a</b> ", "# a\n\n[a](#a-{n})\n", "<rt>a</rt>"],
     "wrapped": ["a word ", "a long line of words that is full\n", "a.\n\n"],
 }  # fmt: skip
 
@@ -216,6 +236,7 @@ OWN_PLACES |= {
     "json": 4,
     "strings": 1,
     "properties": 1,
+    "stringsdict": 1,
     "resx": 2,
     "xcstrings": 2,
     "yaml": 1,
@@ -270,8 +291,9 @@ def build_document(frame: Frame, piece: str, size: int) -> bytes:
 def translate(format: str, content: bytes) -> None:
     """Translate a document twice, into itself and into capitals, and fill one with messages."""
     text, encoding = decode_document(content, "a document", format)
+    columns = COLUMNS.get(format, "")
     for model in (copy, shout):
-        document = parse_document(text, format, Direction("en", "de"))
+        document = parse_document(text, format, Direction("en", "pl"), columns=columns)
         translator = block_translator(model, split_simply)
         translated = document.render(translator(document.blocks))
         fit_encoding(translated, encoding)
@@ -282,7 +304,7 @@ def translate(format: str, content: bytes) -> None:
             (text, text),
         ):
             with suppress(UserError):
-                document = parse_document(source, format, existing=existing)
+                document = parse_document(source, format, existing=existing, columns=columns)
                 document.render(document.blocks)
 
 
@@ -507,6 +529,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
     "find_phrases": lambda text: find_phrases_of_copy(text.split()),
     "find_protected": find_protected,
+    "find_protected beside a run that is no language": lambda text: find_protected(f"a_b {text}"),
     "find_warnings": lambda text: find_warnings(text, text, WarningLimits()),
     "find_warnings of a model": lambda text: find_warnings(
         text, f"{text}\ufffd", WarningLimits(), language="en", is_spelled=True, aligned_end=1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.catalogs import HEADER
 from tests.document_translation import (
+    COLUMNS,
     NO_MESSAGES,
     by_texts,
     by_word,
@@ -116,6 +117,32 @@ def write_yaml(text):
     )
 
 
+def write_csv(text):
+    quoted = text.replace('"', '""')
+    one_line = " ".join(text.translate(str.maketrans('\n",', "   ")).split())
+    return (
+        f'key,note,text\nm,a "b" of it,"{quoted}"\n"n",a note\n'
+        f'o," it, ""too"""," {quoted}",1\np,,{one_line}\n'
+    )
+
+
+def write_tsv(text):
+    return f'key\tnote\ttext\nm\ta "b"\t"So" it is, {" ".join(text.split())}\nn\t"a note\n'
+
+
+def write_stringsdict(text):
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" '
+        '"http://www.apple.com/DTDs/PropertyList-1.0.dtd">\n<plist version="1.0">\n<dict>\n'
+        "\t<!-- a note -->\n\t<key>a note</key>\n\t<dict>\n\t\t<key>NSStringLocalizedFormatKey</key>\n"
+        "\t\t<string>%#@dogs@ are here</string>\n\t\t<key>dogs</key>\n\t\t<dict>\n"
+        "\t\t\t<key>NSStringFormatSpecTypeKey</key>\n\t\t\t<string>NSStringPluralRuleType</string>\n"
+        "\t\t\t<key>NSStringFormatValueTypeKey</key>\n\t\t\t<string>d</string>\n"
+        "\t\t\t<key>one</key>\n\t\t\t<string>%d dog</string>\n\t\t\t<key>other</key>\n"
+        f"\t\t\t<string>{escape(text, quote=False)}</string>\n\t\t</dict>\n\t</dict>\n</dict>\n</plist>\n"
+    )
+
+
 def write_resx(text):
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<root>\n  <!-- a note -->\n'
@@ -157,6 +184,9 @@ FILES = {
     "java": ("properties", write_java, messages(KEPT, MARKUP, HIDDEN, LINES)),
     "strings": ("strings", write_strings, messages(KEPT, MARKUP, HIDDEN, LINES)),
     "yaml": ("yaml", write_yaml, messages(KEPT, MARKUP, HIDDEN, LINES)),
+    "csv": ("csv", write_csv, messages(KEPT, MARKUP, HIDDEN, LINES)),
+    "tsv": ("tsv", write_tsv, messages(KEPT, MARKUP)),
+    "stringsdict": ("stringsdict", write_stringsdict, messages(KEPT, MARKUP, ["\n"])),
     "resx": ("resx", write_resx, messages(KEPT, MARKUP, ["\n"])),
     "android": ("xml", write_android, messages(KEPT, ["\n"])),
     "fluent": ("fluent", write_fluent, messages(["{ $name }", "<b>bold</b>", "https://a.example"])),
@@ -165,14 +195,18 @@ FILES = {
 
 
 def translate(text, form, model):
-    return translate_document(text, form, model, split_simply, direction=Direction(None, "de"))
+    columns = COLUMNS.get(form, "")
+    return translate_document(text, form, model, split_simply, Direction(None, "de"), columns)
 
 
 def fill(source, existing, form, model):
     """Return an existing translation with what it lacks."""
     model = by_texts(model)
     direction = Direction(None, "de")
-    return documents.translate_document(source, form, model, split_simply, direction, existing)
+    columns = COLUMNS.get(form, "")
+    return documents.translate_document(
+        source, form, model, split_simply, direction, existing, columns
+    )
 
 
 def check_letters(source, translated):

@@ -81,7 +81,10 @@ OFFICE = {
             '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
             f"<!-- {KEPT} -->",
         ],
-        ['<w:hyperlink w:id="1">%s</w:hyperlink>', "<w:ins>%s</w:ins>"],
+        [
+            *('<w:hyperlink w:id="1">%s</w:hyperlink>', "<w:ins>%s</w:ins>"),
+            f"<w:r><w:ruby><w:rt><w:r><w:t>{KEPT}</w:t></w:r></w:rt><w:rubyBase>%s</w:rubyBase></w:ruby></w:r>",
+        ],
         '<w:r>{}<w:t xml:space="preserve">{}</w:t></w:r>',
     ),
     "pptx": (

@@ -57,6 +57,11 @@ def target(text):
     return text.partition("<target")[2].partition(">")[2].partition("</target>")[0]
 
 
+RUBIES = [
+    "a <ruby>dog<rt>B</rt></ruby> <ruby>run<rp>(</rp><rt>C</rt><rp>)</rp></ruby>",
+    "a <ruby>d<rt>B</rt>og<rt>C</rt></ruby> run",
+    "a <ruby><rb>d<rb>og<rt>B<rp>/<rt>C</ruby> run",
+]
 REVERSED = [
     ("html", "<p>A <b>very <i>red</i></b> house.</p>", "<p>HOUSE. <b><i>RED</i> VERY</b> A</p>"),
     ("html", "<p>One.<br>Two <img src='a b'> me</p>", "<p>ONE.<br> <img src='a b'> ME TWO</p>"),
@@ -128,6 +133,10 @@ REVERSED = [
     ("html", "M<sup>me</sup> x<sub>i</sub>", "X<sub>I</sub> M<sup>ME</sup>"),
     ("html", "A<i>Sub</i><b>Super</b> is a", "A IS A<i>SUB</i><b>SUPER</b>"),
     ("html", "see<a href=x>here</a>now", "<a href=x>HERE</a>NOW SEE"),
+    ("markdown", "see[here](x)now", "[HERE](x)NOW SEE"),
+    ("markdown", "**See**[this page](x) it", "IT [PAGE THIS](x) **SEE**"),
+    ("markdown", "[5](x). A *dog*", "*DOG* A [5](x)."),
+    ("markdown", "see [**5**][r] there\n\n[r]: x", "THERE [**5**][r] SEE\n\n[r]: x"),
     ("json", '{"a": "see<link>here</link> a<b>B</b>"}', '{"a": "A<b>B</b> <link>HERE</link> SEE"}'),
     ("html", "<a href=x>5</a>. A dog", "DOG A <a href=x>5</a>."),
     ("html", "see page <a href=x>5</a> there", "THERE <a href=x>5</a> PAGE SEE"),
@@ -441,6 +450,9 @@ def test_lines_end_as_before(format, text):
         ("xliff", XLIFF.format("sleeping<x id='1'/><x id='2'/>Two dogs"), ["sleeping Two dogs"]),
         ("xliff", XLIFF.format("sleeping<bpt id='1'>b</bpt>Two dogs"), ["sleepingTwo dogs"]),
         ("markdown", "sleeping<br/>Two dogs", ["sleeping", "Two dogs"]),
+        # Readings stand above their word.
+        *(("html", f"<p>{ruby}s</p>", ["a dog runs"]) for ruby in RUBIES),
+        *(("markdown", f"{ruby}s", ["a dog runs"]) for ruby in RUBIES[:2]),
     ],
 )
 def test_breaks_and_codes_glue_no_words(format, text, seen):

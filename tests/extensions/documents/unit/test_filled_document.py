@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.document_translation import NO_MESSAGES, by_texts, invent, shout
+from tests.document_translation import COLUMNS, NO_MESSAGES, by_texts, invent, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import BlockTranslator, parse_document
@@ -10,7 +10,7 @@ from vanilla_transformer.extensions.documents import BlockTranslator, parse_docu
 
 def fill(source, existing, form, model=shout):
     """Return the filled translation and the summary."""
-    document = parse_document(source, form, existing=existing)
+    document = parse_document(source, form, existing=existing, columns=COLUMNS.get(form, ""))
     blocks = BlockTranslator(by_texts(model), split_simply)(document.blocks)
     return document.render(blocks), document.summary
 
@@ -27,6 +27,10 @@ ANDROID = '<resources xmlns:t="T">\n    <!-- a -->\n    <string name="a">One</st
 ANDROID += '    <string name="f" translatable="false">No</string>\n'
 ANDROID += '    <plurals name="a"><item quantity="other">two</item></plurals>\n'
 ANDROID += '    <string name="h" t:x="y"><![CDATA[<b>three</b>]]></string>\n</resources>\n'
+TABLE = 'key,note,text\na,x,One\nb,,"Two\n lines"\nc,y,\nd,,four\n'
+DICT = '<plist version="1.0">\n<dict>\n\t<!-- a -->\n\t<key>a</key>\n\t<dict>\n\t\t<key>k</key>\n'
+DICT += "\t\t<string>One</string>\n\t</dict>\n\t<key>b</key><dict><key>k</key><string>two</string>"
+DICT += "</dict>\n</dict>\n</plist>\n"
 # Format, source, and a translation, in which ¤this¤ is written, or ¤that⇒this¤ instead of that.
 CASES = [
     ("json", NESTED, '{¤\n  "a": "ONE",¤"b": {"x": "zwei"¤,\n    "y": ["THREE", 4]¤}, "n": 7}'),
@@ -45,6 +49,12 @@ CASES = [
     ("xml", ANDROID, '<resources¤ xmlns:t="T"¤>\n\t¤<string name="a"/>⇒<string name="a">ONE</string>¤\n    '
      '<plurals name="a"><item quantity="other">zwei</item></plurals>¤\n    '
      '<string name="h" t:x="y"><![CDATA[<b>THREE</b>]]></string>¤\n  <string name="old"/></resources>'),
+    ("csv", TABLE, 'key,note,text¤\na,x,ONE¤\n"b",,¤""⇒"TWO\n LINES"¤,\nc,y,\n\n,,none¤\nd,,FOUR¤\nold,,alt\n'),
+    ("csv", TABLE, "key,note,text\r\na,x,¤ONE¤¤\r\nb,,\"TWO\r\n LINES\"\r\nc,y,\r\nd,,FOUR¤"),
+    ("tsv", TABLE.replace(",", "\t"), "key\tnote\ttext¤\na\tx\tONE¤\nb\t\tzwei\nc\t\t\n\nd\t\t¤FOUR¤"),
+    ("stringsdict", DICT, '<plist version="1.0"><dict>¤\n\t<!-- a -->\n\t<key>a</key>\n\t<dict>\n\t\t<key>k</key>\n\t\t'
+     "<string>ONE</string>\n\t</dict>¤\n<key>b</key>¤<dict/>⇒<dict><key>k</key><string>TWO</string></dict>¤<key>c</key><dict/>"
+     "</dict></plist>"),
 ]  # fmt: skip
 
 
@@ -67,7 +77,7 @@ def test_missing_messages_are_written_where_the_source_has_them(form, source, ma
 @pytest.mark.parametrize("form", NO_MESSAGES)
 def test_an_empty_translation_becomes_that_of_the_whole_source(form):
     source = {row[0]: row[1] for row in CASES}[form]
-    document = parse_document(source, form)
+    document = parse_document(source, form, columns=COLUMNS.get(form, ""))
     blocks = BlockTranslator(by_texts(shout), split_simply)(document.blocks)
     whole = document.render(blocks)
     filled, _ = fill(source, NO_MESSAGES[form], form)
@@ -108,7 +118,7 @@ def test_letters_are_escaped_as_the_existing_translation_escapes_them():
 @pytest.mark.parametrize(
     ("form", "source", "existing", "words"),
     [
-        ("po", "", "", "one of xml, json, strings, properties, fluent, resx, got po. Leave it out"),
+        ("po", "", "", "fluent, resx, stringsdict, csv, tsv, got po. Leave it out"),
         ("markdown", "", "", "got markdown. Leave it out"),
         ("json", "{}", "{", "The existing translation cannot be filled. The text must be JSON"),
         ("json", "{}", "[]", "must be in a JSON object"),

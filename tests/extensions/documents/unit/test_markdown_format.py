@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.document_translation import by_word, translate_document
+from tests.document_translation import by_word, reverse, translate_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import parse_document
@@ -117,6 +117,12 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ('!!! note "A *b*"\n    Text', '!!! note "A *B*"\n    TEXT'),
         ("!!! note\n    Text", "!!! note\n    TEXT"),
         ("!!! Note\n    Text", "!!! Note\n    TEXT"),
+        # of mkdocstrings
+        (
+            "::: a.b.c\n    options:\n        x: y\nText",
+            "::: a.b.c\n    options:\n        x: y\nTEXT",
+        ),
+        ("::: a.b\n\nText\n\n" * 30, "::: a.b\n\nTEXT\n\n" * 30),
         (":::note Title\nText\n:::", ":::note TITLE\nTEXT\n:::"),
         (":::code-group\n```js [a b]\nc\n```\n:::", ":::code-group\n```js [a b]\nc\n```\n:::"),
         ("```{.py}\na\n```\n\n```{.note}\nb\n```", "```{.py}\na\n```\n\n```{.note}\nb\n```"),
@@ -221,6 +227,35 @@ def test_markdown_escapes_no_more_where_it_writes_tags_of_html(rest):
         return answers
 
     assert translate(f"x **(a)** y {rest}", glue) == f"X<strong>(A)</strong>Y {rest}"
+
+
+HEADINGS = [  # the id that a link names, the heading and how it is translated
+    ("a-b", "# a b", '# <a id="a-b"></a>B A'),
+    ("what-s-new", "## What's *new*? ##", '## <a id="what-s-new"></a>*NEW?* WHAT\'S ##'),
+    ("whats-new", "What's new?\n===", '<a id="whats-new"></a>NEW? WHAT\'S\n==='),
+    ("c-d", "# 1. c d", '# <a id="c-d"></a>D C 1.'),
+    ("smile-c-d", "# :smile: c d", '# <a id="smile-c-d"></a>:smile: D C'),
+    ("cafe-a", "# Café a", '# <a id="cafe-a"></a>A CAFÉ'),
+    ("caf%C3%A9-a", "# Café a", '# <a id="café-a"></a>A CAFÉ'),
+    ("a-b-1", "# a b\n# c d\n# a b", '# B A\n# D C\n# <a id="a-b-1"></a>B A'),
+    ("a_1", "# a b\n# a\n# a", "# B A\n# A\n# A"),
+    ("c-d", "# c d\n# A {#id}", "# D C {#c-d}\n# A {#id}"),
+    ("c-d", "# c d ##\n{{< x >}}", "# D C ## {#c-d}\n{{< x >}}"),
+    ("c-d", "# c d {.x}\n# A {#id}", '# <a id="c-d"></a>D C {.x}\n# A {#id}'),
+    ("c-d", "# c d {#c-d}", "# D C {#c-d}"),
+    ("c-d", "<a name='c-d'></a>\n\n# c d", "<a name='c-d'></a>\n\n# D C"),
+    ("x", "# a b", "# B A"),
+]
+
+
+@pytest.mark.parametrize(("name", "heading", "expected"), HEADINGS)
+@pytest.mark.parametrize("link", ["[1](#{})", "[1][2]\n\n[2]: <#{}>", '<a href="#{}">1</a>'])
+def test_links_lead_to_translated_headings(name, heading, expected, link):
+    link = link.format(name)
+    text = f"{heading}\n\n{link}"
+    assert translate(text, reverse) == f"{expected}\n\n{link}"
+    assert translate(text, copy) == text
+    assert "<a id" not in translate(text, by_word(str.upper))
 
 
 def test_markdown_render_returns_the_text_for_its_own_blocks():

@@ -16,9 +16,10 @@ from vanilla_transformer.text.languages import Direction
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 DOCUMENT = f'<?xml version="1.0"?>\n<w:document xmlns:w="{W}"><w:body>%s</w:body></w:document>'
+DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
 SLIDE = (
     '<p:sld xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
-    ' xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">%s</p:sld>'
+    f' xmlns:a="{DRAWING}">%s</p:sld>'
 )
 OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
 CONTENT = (
@@ -81,6 +82,10 @@ CODE = '<w:r><w:instrText>PAGE x</w:instrText></w:r><w:r><w:fldChar w:fldCharTyp
 DELETED = "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
 MOVED = "<w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom>"
 BOX = "<w:r><w:pict><w:txbxContent>{}</w:txbxContent></w:pict></w:r>"
+RUBY = (
+    '<w:r><w:rPr><w:b/></w:rPr><w:ruby><w:rubyPr><w:lid w:val="ja-JP"/></w:rubyPr><w:rt><w:r>'
+    "<w:t>a reading</w:t></w:r></w:rt><w:rubyBase>{}</w:rubyBase></w:ruby></w:r>"
+)
 MARKS = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
 CONTROL = '<w:sdt><w:sdtPr><w:alias w:val="x"/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'
 # The runs of a paragraph, and their translation into capitals.
@@ -110,6 +115,10 @@ RUNS = {
     "a line": (
         [run("a"), "<w:r><w:cr/></w:r>", run("b")],
         [run("A"), "<w:r><w:cr/></w:r>", run("B")],
+    ),
+    "a word with its reading": (
+        [run("the "), RUBY.format(run("to") + run("kyo")), run(" tower")],
+        [run("THE "), RUBY.format(run("TOKYO")), run(" TOWER")],
     ),
     "moved text": ([run("a "), MOVED, run("b")], [run("A "), MOVED, run("B")]),
     "deleted text": ([run("a "), DELETED, run("b")], [run("A "), DELETED, run("B")]),
@@ -426,6 +435,60 @@ def test_paragraphs_of_docx_have_the_direction_of_the_language(before, after):
     back = translate(after, Direction("ar", "en"))
     written = DOCUMENT % PARAGRAPH.format(before, run("A DOG"))
     assert back.replace("<w:pPr/>", "") == written
+
+
+STYLES = (
+    '<p:presentation xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+    f' xmlns:a="{DRAWING}"><a:lvl1pPr{{}}/><a:lvl2pPr algn="ctr"{{}}/><a:t>kept</a:t>'
+    "</p:presentation>"
+)
+LEFT, RIGHT = ' algn="l" rtl="0"', ' algn="r" rtl="1"'
+SLIDES = [  # properties of a paragraph for languages from the left and from the right
+    (f"<a:pPr{LEFT}/>", f"<a:pPr{RIGHT}/>"),
+    ('<a:pPr algn="just" rtl="0"/>', '<a:pPr algn="just" rtl="1"/>'),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SLIDES)
+def test_slides_and_their_styles_have_the_direction_of_the_language(left, right):
+    def write(properties, of_style, side, text):
+        slide = SLIDE % f"<a:p>{properties}<a:r><a:t>{text}</a:t></a:r></a:p>"
+        styles = STYLES.format(of_style, f' rtl="{side}"')
+        return [("ppt/slides/slide1.xml", slide), ("ppt/slideMasters/slideMaster1.xml", styles)]
+
+    def translate(members, direction):
+        text = translate_document(pack(*members), "pptx", shout, split_simply, direction=direction)
+        archive = unpack(text)
+        return [(name, archive.read(name).decode()) for name in archive.namelist()]
+
+    source, turned = write(left, LEFT, 0, "a dog"), write(right, RIGHT, 1, "A DOG")
+    assert translate(source, Direction("en", "ar")) == turned
+    assert translate(source, Direction("en", "de")) == write(left, LEFT, 0, "A DOG")
+    assert translate(source, Direction()) == write(left, LEFT, 0, "A DOG")
+    assert translate(turned, Direction("ar", "he")) == turned
+    back = write(left, LEFT, 0, "A DOG")
+    assert translate(turned, Direction("ar", "en")) == back
+
+
+def test_styles_of_opendocument_have_the_direction_of_the_language():
+    styles = (
+        f'<o:document-styles xmlns:o="{OFFICE}:office:1.0" xmlns:style="{OFFICE}:style:1.0">'
+        '<style:paragraph-properties style:writing-mode="{0}"/><style:paragraph-properties/>'
+        "<style:page-layout-properties style:x=\"y\" style:writing-mode='{0}' />"
+        '<style:graphic-properties style:writing-mode="page"/></o:document-styles>'
+    )
+
+    def translate(text, source, target):
+        text = pack(("content.xml", CONTENT % "<t:p>a</t:p>"), ("styles.xml", text))
+        direction = Direction(source, target)
+        text = translate_document(text, "odf", shout, split_simply, direction=direction)
+        return unpack(text).read("styles.xml").decode()
+
+    left, right = styles.format("lr-tb"), styles.format("rl-tb")
+    assert translate(left, "en", "ar") == right
+    assert translate(left, "en", "de") == translate(left, None, None) == left
+    assert translate(right, "ar", "fa") == right
+    assert translate(right, "ar", "en") == left
 
 
 def test_members_keep_their_encoding():

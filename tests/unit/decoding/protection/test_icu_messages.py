@@ -4,7 +4,10 @@ import time
 
 import pytest
 
-from vanilla_transformer.decoding.protection.icu_messages import parse_message
+from vanilla_transformer.decoding.protection.icu_messages import (
+    complete_plurals,
+    parse_message,
+)
 from vanilla_transformer.decoding.translations import Translation
 
 
@@ -70,6 +73,34 @@ def test_render_doubles_apostrophes_as_the_source(text, translation, written):
 
 WITHOUT_BRANCHES = ["{name} left", "{n, plural, one {x}", "{n, plural, one x}"]
 WITHOUT_BRANCHES += ["{n, plural, other {x}} }", "{n, choice, 0#a|1#b}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        ("{n, plural, one{#} other{#s}}", "{n, plural, one{#} few{#s} many{#s} other{#s}}"),
+        (
+            "{n, plural,\n  one {# it's}\n  other {'{'#}\n}, {g, select, a{b}}",
+            "{n, plural,\n  one {# it's}\n  few {'{'#}\n  many {'{'#}\n  other {'{'#}\n}, {g, select, a{b}}",
+        ),
+        (
+            "{g, select, a{{n,plural,offset:1 other{x} =1{y}}} other{z}}",
+            "{g, select, a{{n,plural,offset:1 one{x} few{x} many{x} other{x} =1{y}}} other{z}}",
+        ),
+        (
+            "{n, plural, one{{m, plural, other{b}}} other{a}}",
+            "{n, plural, one{{m, plural, other{b}}} few{a} many{a} other{a}}",
+        ),
+        ("{n, selectordinal, one{a} other{b}}", "{n, selectordinal, one{a} two{b} other{b}}"),
+        ("{n, plural, one{a}}", None),
+        ("{n, plural, one{it''s} few{'a'} many{} other{don't}}", None),
+        ("{n, select, one{a} other{b}} {n} it's", None),
+    ],
+)
+def test_complete_plurals_adds_categories_before_other(text, completed):
+    categories = {"plural": ["one", "few", "many", "other"], "selectordinal": ["two", "other"]}
+    assert complete_plurals(text, categories) == (completed or text)
+    assert complete_plurals(text, {}) == text
 
 
 @pytest.mark.parametrize("text", WITHOUT_BRANCHES)

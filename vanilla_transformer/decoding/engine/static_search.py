@@ -141,11 +141,10 @@ class SearchStep(nn.Module):
         after = state._replace(**known)
         drafts_after: Any = find_drafts(self.options.features, after.features)
         drafts_after.places.add_(steps.repeat(sizes[0]))
-        running = [state.scores]
-        after.scores.zero_()
-        if state.model_scores:
-            running.append(state.model_scores.running)
-            after.model_scores[0].zero_()
+        # Each token adds to its own zero.
+        running = [state.scores, *state.model_scores[:1]]
+        for scores in (after.scores, *after.model_scores[:1]):
+            scores.zero_()
         options = self._options(logits.flatten(0, 1)[:, None], after)
         chosen = self._choose_one(options, after)  # (B * K, 1)
         is_next = chosen.view_as(read)[:, :-1] == read[:, 1:]

@@ -134,8 +134,8 @@ class FuzzyIndex:
             places = np.searchsorted(ranks, candidates)
             shared += ranks[np.minimum(places, len(ranks) - 1)] == candidates
         shares = shared / lengths
-        for place in np.argsort(-shares, kind="stable")[:_MOST_COMPARED]:
-            yield int(candidates[place]), float(shares[place])
+        for row in np.argsort(-shares, kind="stable")[:_MOST_COMPARED]:
+            yield int(candidates[row]), float(shares[row])
 
     def _ranks_of(self, unit: str, first: int, end: int) -> "np.ndarray":
         """Return the ranks of the texts with a unit, within a range."""

@@ -38,11 +38,13 @@ from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.evaluation import plots
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
+from vanilla_transformer.extensions.memory.suggestions import Suggestions
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.files import resources
 from vanilla_transformer.files.hashes import update_json
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.user_input.user_modules import USER_MODULE
 
 pytestmark = pytest.mark.usefixtures("short_translations")
@@ -328,6 +330,20 @@ def prepare_terms(monkeypatch):
         shutil.copy(f"test.{end}", f"terms1.{end}")
 
 
+def prepare_memory(monkeypatch):
+    """Write a memory, and the corrections that a service has stored."""
+    unit = (
+        "<tu><tuv xml:lang='en'><seg>Dog.</seg></tuv><tuv xml:lang='de'><seg>Hund.</seg></tuv></tu>"
+    )
+    Path("memory.tmx").write_text(f"<tmx version='1.4'><body>{unit}</body></tmx>")
+    Path("messages.po").write_text(PO_HEADER + 'msgid "Cat."\nmsgstr "Katze."\n')
+    Path("text.en").write_text("Dog.\nCat.\n")
+    Path("corrections").mkdir()
+    log = Suggestions("corrections").log("key")
+    for source, target in zip(read_lines("train.en"), read_lines("train.de"), strict=True):
+        log.add(source, target, Direction("en", "de"))
+
+
 def prepare_training_with_pictures(monkeypatch):
     prepare_training(monkeypatch)
     monkeypatch.setattr(plots, "draw_picture", DRAW_PICTURE)
@@ -515,6 +531,7 @@ PAGES: dict[str, Page] = {
     "localize_software": (10, prepare_localize, check_localize),
     "long_sequences": (0, None, has_memory),
     "many_languages": (3, prepare_languages, prints("fr-de")),
+    "memory": (4, prepare_memory, prints("Der Hund rennt. 1.0")),
     "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (9, prepare_pocket, check_pocket),
     "quickstart": (5, prepare_training, None),

@@ -67,13 +67,14 @@ ALLOWED = {
 }
 USES = {
     "cli.evaluate": {"scale_out"},
+    "cli.flags": {"memory"},
     "cli.publish": {"quality"},
     "cli.translate": {"documents", "scale_out"},
     "data.cleaning": {"cleaning"},
     "data.prepare_data": {"alignments", "augmentation", "cleaning"},
     "decoding.engine.engine_pool": {"conversion"},
     "decoding.open_pipeline": {"scale_out"},
-    "decoding.translation_pipeline": {"reranking", "terms"},
+    "decoding.translation_pipeline": {"memory", "reranking", "terms"},
     "evaluation.named_metrics": {"quality"},
     "publishing.marian_branch": {"conversion"},
     "training.initialization": {"conversion"},
@@ -84,10 +85,10 @@ USES = {
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},
-    "extensions.serving.commands": {"documents"},
+    "extensions.serving.commands": {"documents", "memory"},
     "extensions.serving.document_processes": {"documents"},
     "extensions.serving.models": {"documents"},
-    "extensions.serving.service": {"documents"},
+    "extensions.serving.service": {"documents", "memory"},
 }
 
 

@@ -255,12 +255,12 @@ def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dic
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
-        has_glossary = getattr(options, "glossary", None) is not None
-        is_named = has_glossary or getattr(options, "format", None) in _NAMING
+        of_files = (getattr(options, name, None) for name in ("glossary", "memory"))
+        is_named = any(of_files) or getattr(options, "format", None) in _NAMING
         if options.target_language is not None and not is_named:
             reason = (
                 "is for models that translate into several languages, for `--glossary FILE` "
-                "and for `--format`"
+                "and `--memory FILE`, and for `--format`"
             )
             names = ", ".join(sorted(_NAMING))
             raise UserError(f"`target_language` {reason} {names}, got none of them. Leave it out.")
@@ -403,7 +403,11 @@ _OF_SENTENCES = (
     "constraints",
 )
 FLAG_NAMES = {"constraints": "constraint"}  # of options whose flags have another name
-_FLAG_TYPES: dict[str, Any] = {"constraints": list[str] | None, "glossary": Input | None}
+_FLAG_TYPES: dict[str, Any] = {
+    "constraints": list[str] | None,
+    "glossary": Input | None,
+    "memory": list[Input] | None,
+}
 
 
 def flags_of(names: Sequence[str], title: str) -> Any:
@@ -514,6 +518,13 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
         opening = open_pipeline(options.model, workers, options.precision, **loading)
         with opening as translate:
             languages = language_settings(translate.tokenizer, options)
+            if "memory" in settings:
+                from vanilla_transformer.extensions.memory.memory import as_memory
+                from vanilla_transformer.text.languages import find_direction
+
+                codes = (options.source_language, options.target_language)
+                direction = find_direction(translate.tokenizer, *codes)
+                settings["memory"] = as_memory(settings["memory"], direction)
             yield translate.with_options(**(settings | languages))
 
     return opened()
@@ -553,9 +564,10 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
         is_file = INPUT in parts or OUTPUT in parts
         if not is_file and name not in _NOT_OF_TRANSLATIONS:
             chosen[name] = getattr(options, name)
-    for name in ("glossary", "target_prefixes", "draft"):
-        path = getattr(options, name, None)
-        if path is not None:
-            chosen[name] = hash_file(Path(path))
+    for name in ("glossary", "memory", "target_prefixes", "draft"):
+        paths = getattr(options, name, None) or []
+        paths = [paths] if isinstance(paths, str) else paths
+        if paths:
+            chosen[name] = [hash_file(Path(path)) for path in paths]
     hashes = [hash_model(name) for name in model_names(options.model, options)]
     return {"model": hashes, "options": chosen}

@@ -11,7 +11,8 @@ from vanilla_transformer.user_input.reasons import Reasons
 from vanilla_transformer.user_input.schemas import ONE_WORD, Schema, Yaml, parse_yaml
 
 from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, Length, Ratio, Share, read_drop
-from .readers import CorpusSpec, load_splits
+from .readers import CorpusSpec, file_format, load_splits
+from .readers.corpora import FILE_ENDINGS
 from .stages import ONE_STAGE, Stages, read_stages
 
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
@@ -75,7 +76,11 @@ class DataArguments(Schema, frozen=True):
     and batch size.
     """
 
-    train_source: str | None = fixed(None, "Training text, source side, one sentence per line.")
+    train_source: str | None = fixed(
+        None,
+        "Training text, source side, one sentence per line; or without --train_target a file with "
+        "both sides, such as .tmx.",
+    )
     train_target: str | None = fixed(None, "Training text, target side, line by line.")
     train_alignments: str | None = fixed(
         None,
@@ -241,6 +246,8 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
         entries = [{"dataset": data.dataset}]
         if data.dataset is None:
             entries = [{"source": data.train_source, "target": data.train_target}]
+            if data.train_target is None:
+                entries = [{"file": data.train_source}]
     if not isinstance(entries, list) or not entries:
         raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
     corpora = list[_Entry]()
@@ -391,7 +398,9 @@ def _check_training_text(data: DataArguments) -> None:
     """Refuse keys that do not name one training text."""
     kinds = ("corpora", "dataset", "train_source", "train_target")
     named = [kind for kind in kinds if getattr(data, kind) is not None]
-    if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
+    has_both_sides = file_format(data.train_source or "") in FILE_ENDINGS
+    one_text = [["corpora"], ["dataset"], ["train_source", "train_target"]]
+    if named not in one_text and not (named == ["train_source"] and has_both_sides):
         if len(named) > 1:
             keys = f"`{named[0]}` and `{named[1]}`"
             raise UserError(f"Give either `dataset` or text files or `corpora`, got {keys}.")

@@ -169,7 +169,16 @@ def build_answer(
         answer["score"] = total_score / max(1, decoded)
         log_probability = sum(translation.log_probability for translation in translations)
         answer["log_probability"] = float(log_probability)
-    if options.return_confidence:
+    similarities = list[float]()
+    for sentence, translation in zip(sentences, translations, strict=True):
+        if sentence.tokens:
+            similarities.append(translation.similarity)
+    similarity = min(similarities, default=0.0)
+    if similarity:
+        answer["memory"] = similarity
+    if options.return_confidence and similarity == 1:
+        answer["confidence"] = 1.0  # a person's translation
+    elif options.return_confidence:
         values = [token.log_probability for token in joined.tokens]
         features = measure_features(source, joined.text, values, joined.alignment)
         answer["confidence"] = Calibration.from_config(config).predict(features)

@@ -239,6 +239,13 @@ class TranslationOptions(BaseModel):
         "model trained for it may inflect them. Default: soft if the model was trained for it, "
         "and otherwise exact.",
     )
+    # Translations that are known
+    memory: Annotated[Any, FLAG] = Field(
+        None,
+        description="Files with translations of sentences (TMX, XLIFF, PO, TSV and others): a "
+        "sentence that is there gets its translation, and a similar one a translation that "
+        "follows it.",
+    )
     # The choice among candidates
     mbr: Annotated[Utility | None, FLAG, JSON] = Field(
         None,

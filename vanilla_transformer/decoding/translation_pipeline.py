@@ -511,7 +511,13 @@ class TranslationCall:
                 progress(done, len(sentences))
 
         options = self.options.model_copy(update={"batch_size": batch_size})
-        return self._pipeline.decode(sentences, options, report_both)
+        decode: Decode = self._pipeline.decode
+        if options.memory is not None and not options.return_tensors:
+            from vanilla_transformer.extensions.memory.memory_search import use_memory
+
+            can_draft = self._pipeline.uses_engine and not self._pipeline.reranks
+            decode = use_memory(decode, self._pipeline.tokenizer, can_draft)
+        return decode(sentences, options, report_both)
 
     def answer(
         self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]

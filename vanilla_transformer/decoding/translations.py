@@ -35,6 +35,8 @@ class Translation(NamedTuple):
         tokens: The tokens, EOS included, and one of log-probability 0 for text that is copied.
         is_open: Words of the sentence are in it, because the model adds signs of placeholders to
             their translation.
+        similarity: Similarity of the sentence to the one of a memory whose translation this is, if
+            it is 1, or follows; 0 without one.
         alignment: Links between the sentence and its translation.
     """
 
@@ -43,6 +45,7 @@ class Translation(NamedTuple):
     log_probability: float = 0.0
     tokens: Sequence[Token] = ()
     is_open: bool = False
+    similarity: float = 0.0
     alignment: Sequence[Link] = ()
 
 

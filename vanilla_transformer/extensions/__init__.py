@@ -92,6 +92,15 @@ EXTENSIONS: Mapping[str, Extension] = {
         "markup stays.",
         "documents.md",
     ),
+    "memory": Extension(
+        "Sentences of a translation memory get their translations, and similar ones follow them.",
+        "memory.md",
+        {
+            "data": {
+                "export-memory": "write the suggestions of a service as a translation memory (TMX)"
+            }
+        },
+    ),
     "quality": Extension(
         "COMET scores translations, confidence is calibrated, a stress table shows what weakens a "
         "model, and text is examined before training.",

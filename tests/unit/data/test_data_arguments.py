@@ -7,7 +7,9 @@ from vanilla_transformer.data.data_arguments import (
     DataArguments,
     check_data_arguments,
     cleaning_rules,
+    corpus_specs,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import corpus_endings
 
 MODELS = {"forward": "there", "backward": "back"}
@@ -21,6 +23,21 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe_in_both_direct
     other = CleaningRules(drop=drop[::-1], score=ScoreRule(**score))
     rules = cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score))
     assert rules == [changed, changed, other]
+
+
+def test_training_text_may_be_one_file_with_both_sides():
+    data = DataArguments(train_source="a.tmx", source_language="en", target_language="de")
+    check_data_arguments(data)
+    (spec,) = corpus_specs(data)
+    assert (spec.file, spec.source) == ("a.tmx", None)
+    assert spec.direction == ("en", "de")
+    for source, target in (("a.en", None), ("a.tmx", "a.de"), (None, "a.tmx")):
+        named = DataArguments(train_source=source, train_target=target)
+        if None in (source, target):
+            with pytest.raises(UserError, match="must be given .*: the path of a text file"):
+                check_data_arguments(named)
+        else:
+            check_data_arguments(named)
 
 
 FILE = {"file": "a.tsv"}

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ from vanilla_transformer.cli.flags import (
     read_keys,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.files.outputs import lock_folder
 from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.text.languages import (
     NO_DIRECTION,
@@ -30,6 +32,7 @@ from vanilla_transformer.text.languages import (
     find_direction,
     find_languages,
 )
+from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
 
 from .limits import Limit, Limits
@@ -77,6 +80,17 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         description="File of terms and their translations for all requests, as `translate "
         "--glossary` reads it: in the default languages of the service or, with --model, such as "
         "en-de=terms.tsv.",
+    )
+    memory: list[str] | None = Field(
+        None,
+        description="Files with translations of sentences for all requests, as `translate "
+        "--memory` reads them: in the default languages of the service or, with --model, such as "
+        "en-de=memory.tmx.",
+    )
+    suggestions: str | None = Field(
+        None,
+        description="Folder in which corrections that clients suggest are stored. Later requests "
+        "with the same API key get them.",
     )
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
@@ -159,8 +173,20 @@ def serve_command(arguments: Sequence[str]) -> None:
         from .service import create_service_of
 
     detect = find_detector()
-    with bind(options.host, options.port) as listener:
+    folder = options.suggestions
+    locked = nullcontext() if folder is None else lock_folder(folder)
+    with bind(options.host, options.port) as listener, locked:
         models, page = _several_models(folders, options) if folders else _one_model(options)
+        suggestions = None
+        if folder is not None:
+            from vanilla_transformer.extensions.memory.suggestions import Suggestions
+
+            suggestions = Suggestions(folder)
+            if not all(model.directions for model in models):
+                raise UserError(
+                    "`suggestions` must be for a model whose languages are known, got one without. "
+                    "Name them by --direction."
+                )
         service = create_service_of(
             Models(models),
             options,
@@ -171,6 +197,7 @@ def serve_command(arguments: Sequence[str]) -> None:
             detect=detect,
             cors=options.cors or [],
             hosts=find_hosts(options, listener.getsockname()[0]),
+            suggestions=suggestions,
         )
         names = [options.name] if options.name else list(folders.values())
         ThreadPoolExecutor(1, thread_name_prefix="hash").submit(hash_models, models, names)
@@ -288,12 +315,16 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         raise UserError(
             f"`glossary` {requirement}, got {', '.join(files)}. Serve several models by --model."
         )
+    if options.memory and lacks_language:
+        requirement = "given with --target_language for a model of several languages"
+        raise UserError(f"`memory` must be {requirement}, got it without.")
+    source = default.source or options.source_language
+    target = default.target or options.target_language
     if files:
-        source = default.source or options.source_language or DEFAULT_LANGUAGE
-        target = default.target or options.target_language
-        glossary = read_glossary(files[0], source, target)
+        glossary = read_glossary(files[0], source or DEFAULT_LANGUAGE, target)
+    memory = _read_memory(options.memory, Direction(source, target))
     spoken = options.source_language or default.source
-    model = _wrap(translate, settings, spoken, default, options, glossary)
+    model = _wrap(translate, settings, spoken, default, options, glossary, memory)
     folder = Path(options.name).name
     served = ServedModel(
         flag or folder, options, loaded=model, directions=directions, default=default
@@ -320,17 +351,15 @@ def _several_models(
                 source_language=direction.source, target_language=direction.target
             )
             languages = language_settings(translate.tokenizer, flags)
-        glossary = glossaries.get(direction)
-        return _wrap(translate, languages, direction.source, direction, options, glossary)
+        of_direction = glossaries.get(direction), memories.get(direction)
+        return _wrap(translate, languages, direction.source, direction, options, *of_direction)
 
-    glossaries: dict[Direction, Any] = {}
-    for assignment in options.glossary or []:
-        name, _, file = assignment.partition("=")
-        direction = _parse_direction(name)
-        if direction is None or direction not in folders or not file:
-            requirement = "the languages of a --model and a file, such as en-de=terms.tsv"
-            raise UserError(f"With --model, `glossary` must be {requirement}, got {assignment!r}.")
-        glossaries[direction] = read_glossary(file, *direction)
+    glossaries = {}
+    for direction, files in _files_of_models(options, "glossary", folders).items():
+        glossaries[direction] = read_glossary(files[-1], *direction)
+    memories = {}
+    for direction, files in _files_of_models(options, "memory", folders).items():
+        memories[direction] = _read_memory(files, direction)
     loader = ModelLoader(options.max_loaded)
     models = []
     for direction, folder in folders.items():
@@ -340,6 +369,29 @@ def _several_models(
     return models, {"title": "vanilla-transformer"}
 
 
+def _files_of_models(
+    options: ServeArguments, flag: str, folders: Mapping[Direction, str]
+) -> dict[Direction, list[str]]:
+    """Return the files that a flag gives to several models, by their languages."""
+    files = dict[Direction, list[str]]()
+    for assignment in getattr(options, flag) or []:
+        name, _, file = assignment.partition("=")
+        direction = _parse_direction(name)
+        if direction is None or direction not in folders or not file:
+            requirement = "the languages of a --model and a file, such as en-de=terms.tsv"
+            raise UserError(f"With --model, `{flag}` must be {requirement}, got {assignment!r}.")
+        files.setdefault(direction, []).append(file)
+    return files
+
+
+def _read_memory(files: Sequence[str] | None, direction: Direction) -> object:
+    if not files:
+        return None
+    from vanilla_transformer.extensions.memory.memory import as_memory
+
+    return as_memory(files, direction)
+
+
 def _wrap(
     translate: "TranslationPipeline",
     languages: Mapping[str, str],
@@ -347,6 +399,7 @@ def _wrap(
     direction: Direction,
     options: ServeArguments,
     glossary: Any,
+    memory: object,
 ) -> "LoadedModel":
     """Return a model for the service.
 
@@ -371,4 +424,6 @@ def _wrap(
         known,
         lambda: translate.is_compiled,
         documents,
+        memory,
+        WarningLimits.from_config(translate.model.config),
     )

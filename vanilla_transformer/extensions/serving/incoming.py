@@ -94,11 +94,19 @@ class BodyLimit:
         await self._app(scope, receive_within_limits, send)
 
 
-async def read_content(request: Request, processes: DocumentProcesses, most: int) -> Any:
+async def read_content(
+    request: Request,
+    processes: DocumentProcesses,
+    most: int,
+    form_type: type[Question] = Question,
+) -> Any:
     """Return the content of a JSON body, or the entries of a form or a query of LibreTranslate.
 
     JSON is recognized whatever its type is said to be: `curl -d` says that it sends a form. A body
     of more than `most` bytes is parsed in a process.
+
+    Args:
+        form_type: The entries of a form.
     """
     body = await request.body()
     try:
@@ -112,12 +120,12 @@ async def read_content(request: Request, processes: DocumentProcesses, most: int
             raise
         reason = str(error)
     form = await read_form(request)
-    has_entries = form.keys() & Question.model_fields.keys()
+    has_entries = form.keys() & form_type.model_fields.keys()
     if _content_type(request) != MULTIPART and not has_entries:
         raise Refusal(422, reason)
     request.state.is_libretranslate = True
     entries = {}
-    for name in Question.model_fields:
+    for name in form_type.model_fields:
         if name in form:
             entries[name] = read_texts(form, name)
     if "q" not in entries:

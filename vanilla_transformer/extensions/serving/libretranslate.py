@@ -190,6 +190,20 @@ class Question(BaseModel):
         return {name: values if is_list else values[0] for name, values in columns.items()}
 
 
+class Correction(Question):
+    """A text, and the translation that a person wants for it."""
+
+    s: Annotated[Any, WithJsonSchema(_STRING)]
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> "Correction":
+        if not (isinstance(self.q, str) and isinstance(self.s, str)):
+            raise UserError("`q` and `s` must be two texts.")
+        if not (self.q.strip() and self.s.strip()):
+            raise UserError("`q` and `s` must not be blank.")
+        return self
+
+
 def _targets(directions: Sequence[Direction]) -> list[str]:
     return list(dict.fromkeys(str(direction.target) for direction in directions))
 

@@ -57,6 +57,9 @@ class Limits(Schema):
     max_mbr_samples: Limit = Field(
         64, description="Maximum number of samples per text from which `mbr` chooses."
     )
+    max_suggestions: Limit = Field(
+        10_000, description="Maximum number of suggestions that are stored per API key."
+    )
     max_file_bytes: Limit = Field(
         50_000_000, description="Maximum size of all translated files that wait to be downloaded."
     )

@@ -19,7 +19,8 @@ from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, is_of_language
+from vanilla_transformer.text.translation_warnings import WarningLimits
 
 from .document_processes import DocumentProcesses, Documents
 from .limits import Limits, Refusal
@@ -49,6 +50,8 @@ class LoadedModel:
         is_compiled: Tells whether the model decodes by compiled steps.
         documents: Describes documents to the process that reads them. Without it, `translate` gets
             documents.
+        memory: Translations that requests in the usual languages share.
+        warning_limits: Usual lengths and scripts, by which suggestions are checked.
     """
 
     translate: Translate
@@ -56,6 +59,8 @@ class LoadedModel:
     known: Sequence[str] = ()
     is_compiled: Callable[[], bool] = lambda: False
     documents: Documents | None = None
+    memory: object = None
+    warning_limits: WarningLimits = WarningLimits()
 
 
 class ModelLoader:
@@ -183,6 +188,16 @@ class ServedModel:
         batcher = self.batcher
         failures = {"failures": batcher.failures, "last_failure": batcher.last_failure}
         return {"status": status, **failures, "sha256": self.sha256}
+
+    def find_direction(self, options: TranslationOptions) -> Direction:
+        """Return the direction of a request, as the model names it if it does."""
+        source = str(options.src_lang or self.default.source)
+        target = str(options.tgt_lang or self.default.target)
+        for known in self.directions:
+            is_source = is_of_language(source, str(known.source))
+            if is_source and is_of_language(target, str(known.target)):
+                return known
+        return self.default
 
     async def load(self) -> None:
         """Load the model unless it is in memory."""

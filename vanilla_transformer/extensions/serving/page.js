@@ -47,11 +47,11 @@ async function fetchFrom(path, options) {
   });
   const result = await answer.json().catch(() => ({}));
   if (answer.ok) return result;
-  if (answer.status === 401) {
+  if (answer.status === 401 || answer.status === 403) {
     find("key").focus();
     throw new Problem("The service needs a valid API key.");
   }
-  throw new Problem(result.detail ?? `The service answered with status ${answer.status}.`);
+  throw new Problem(result.detail ?? result.error ?? `The service answered with status ${answer.status}.`);
 }
 
 /* Run the work of a form, and show how it ends. Sending the form again stops the earlier work. */
@@ -189,22 +189,47 @@ const foldable = (lines, places) => (block, number) => {
 function lineBlock(source, hypotheses, place, language) {
   const links = hypotheses.map(each => each.alignment ?? []);
   const sourceWords = words(source, links.flat().map(link => [link[0], link[1]]));
-  const items = hypotheses.map(({text, score, warnings}, number) => {
+  const items = hypotheses.map(({text, score, memory, warnings}, number) => {
     const targetWords = words(text, links[number].map(link => [link[2], link[3]]));
     for (const [start, , targetStart] of links[number]) connect(sourceWords, start, targetWords, targetStart, number === 0);
     const shown = score === undefined ? [] : [element("span", {class: "score"}, `score ${score.toFixed(2).replace("-", "−")}`)];
+    if (memory) shown.push(element("span", {class: "score"}, `memory ${Math.floor(100 * memory)} %`));
     const warned = warningsOf({warnings});
     if (warned.length) shown.push(element("p", {class: "warnings"}, `Check this: ${warned.join("; ")}.`));
     const rank = element("span", {class: "rank"}, `${number + 1}.`);
     return element("li", {}, rank, group(targetWords, `Words of translation ${number + 1}`, language), ...shown);
   });
   for (const button of [...sourceWords.buttons.values()]) button.setAttribute("aria-label", nameOf(button));
+  if (settings.suggestions) items[0].append(correction(source, hypotheses[0].text, language));
   const block = element("div", {});
   if (sourceWords.buttons.size)
     block.append(element("div", {class: "line-source"}, group(sourceWords, "Words of the source", languageTag(sourceLanguage()))));
   block.append(element("ol", {class: "hypotheses"}, ...items));
   for (const button of block.querySelectorAll(".hypotheses button")) button.setAttribute("aria-label", nameOf(button));
   return block;
+}
+
+/* Return a button that lets a visitor correct a translation, which later requests get. */
+function correction(source, text, language) {
+  const area = element("textarea", {rows: "2", dir: "auto", lang: language, "aria-label": "Correct translation"});
+  area.value = text;
+  const status = element("p", {class: "note", role: "status"});
+  const form = element("form", {}, area, element("button", {type: "submit"}, "Save"), status);
+  form.hidden = true;
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    const body = JSON.stringify({q: source, s: area.value, source: sourceLanguage(), target: targetLanguage()});
+    const headers = {"Content-Type": "application/json"};
+    try {
+      const {warnings} = await fetchFrom("suggest", {method: "POST", headers, body});
+      status.textContent = warnings.length ? `Kept aside, not used: ${warningsOf({warnings}).join("; ")}.` : "Saved. It is used from now on.";
+    } catch (error) {
+      status.textContent = error instanceof Problem ? error.message : "The page failed to save it.";
+    }
+  });
+  const button = element("button", {type: "button"}, "Correct");
+  button.addEventListener("click", () => { form.hidden = false; area.focus(); });
+  return element("div", {class: "correction"}, button, form);
 }
 
 /* Cut a text at ranges of characters. Return its pieces, and the button of each range by its start. */

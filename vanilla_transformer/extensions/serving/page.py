@@ -74,6 +74,7 @@ def add_page(
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
         "endings": DOCUMENT_ENDINGS if has_documents else {},
         "needs_key": bool(service.state.api_keys),
+        "suggestions": service.state.suggestions is not None,
         "default": dict(default or {}),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},
         "names": {code: language_name(code) for code in codes},

@@ -23,7 +23,7 @@ from vanilla_transformer.user_input.names import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .language_detection import Detected
-from .libretranslate import Question
+from .libretranslate import Correction, Question
 from .queue import TEXT, TextRequest
 
 JSON, EVENTS = "application/json", "text/event-stream"
@@ -276,6 +276,7 @@ _REFUSALS = {
 _MODELS: dict[str, type[BaseModel]] = {
     "TranslationRequest": TranslationRequest,
     "Question": Question,
+    "Correction": Correction,
 }
 BODIES = {
     name: jsonable_encoder(model.model_json_schema(), exclude_none=True)
@@ -298,9 +299,11 @@ def _content(examples: Mapping[str, Any], **schema: Any) -> dict[str, Any]:
     return {"examples": named, **schema}
 
 
-def _bodies(examples: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _bodies(
+    examples: Mapping[str, Any], *names: str, form_type: str = "Question"
+) -> dict[str, Any]:
     """Describe the bodies of a path: JSON of some kinds, and forms of LibreTranslate."""
-    names = (*names, "Question")
+    names = (*names, form_type)
     references = [{"$ref": f"#/components/schemas/{name}"} for name in names]
     example = {"LibreTranslate": examples["LibreTranslate"]}
     form = _content(example, schema=references[-1])
@@ -346,6 +349,23 @@ _FILE_FORM = {
         },
     },
     "required": ["file", "source", "target"],
+}
+_CORRECTION = _QUESTION | {"s": _TRANSLATION}
+SUGGEST: dict[str, Any] = {
+    "summary": "Suggest the translation that later requests get",
+    "openapi_extra": _bodies({"LibreTranslate": _CORRECTION}, form_type="Correction"),
+    "response_model": dict[str, Any],
+    "responses": refusals(400, 403, 408, 413, 422, 429, 500, 503),
+}
+SUGGESTIONS: dict[str, Any] = {
+    "summary": "List the suggestions of the API key",
+    "response_model": list[dict[str, Any]],
+    "responses": refusals(401),
+}
+DELETED: dict[str, Any] = {
+    "summary": "Delete a suggestion",
+    "response_model": dict[str, Any],
+    "responses": refusals(401, 404, 422),
 }
 TRANSLATE_FILE: dict[str, Any] = {
     "summary": "Translate a file in the format that the ending of its name says",

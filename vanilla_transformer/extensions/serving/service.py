@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -45,7 +46,14 @@ from . import schema
 from .document_processes import DocumentProcesses, Documents
 from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
-from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
+from .libretranslate import (
+    DETECTED,
+    Correction,
+    Question,
+    TranslatedFiles,
+    name_language,
+    name_translation,
+)
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import VERSION, LoadedModel, Models, ServedModel
 from .prometheus import CountRequests
@@ -56,7 +64,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 # Paths of the interface of LibreTranslate.
-_OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")
+_OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings", "/suggest")
 # Entries of LibreTranslate by ours.
 _ENTRIES = {
     "text": "q",
@@ -112,6 +120,7 @@ def create_service_of(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
+    suggestions: Any = None,
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -128,6 +137,7 @@ def create_service_of(
         hosts: Names and addresses of the service in the header Host, such as `localhost` and
             `*.example.org`; `*` stands for all. Another name, which may be of a page that takes
             this service for its own, has status 400.
+        suggestions: Stores corrections of translations, and has the memory of each API key.
 
     Returns:
         The application. `state.models` are its models.
@@ -137,7 +147,7 @@ def create_service_of(
     processes = DocumentProcesses(limits)
     for model in models:
         model.processes = processes
-    translator = _Translator(models, limits, detect)
+    translator = _Translator(models, limits, detect, suggestions)
 
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
@@ -160,6 +170,7 @@ def create_service_of(
         exception_handlers=dict.fromkeys(_REFUSED, _refuse),
     )
     service.state.models, service.state.api_keys = models, tuple(api_keys)
+    service.state.suggestions = suggestions
     paths = ("/translate", "/translate_file")
     service.add_middleware(CountRequests, models=models, registry=registry, paths=paths)
     if cors:  # added after the counter, so that refusals have its headers too
@@ -265,7 +276,7 @@ def create_service_of(
             "frontendTimeout": _TYPING_MILLISECONDS,
             "apiKeys": bool(api_keys),
             "keyRequired": bool(api_keys),
-            "suggestions": False,
+            "suggestions": suggestions is not None,
             "filesTranslation": documents,
             "supportedFilesFormat": list(DOCUMENT_ENDINGS) if documents else [],
             "language": {
@@ -284,6 +295,9 @@ def create_service_of(
     )
     async def health() -> Response:
         return JSONResponse(*models.health())
+
+    if suggestions is not None:
+        add_suggestions(service, translator, suggestions, processes)
 
     if metrics:
         info = Info(
@@ -323,10 +337,13 @@ def create_service_of(
 
 
 async def _read_body(
-    request: Request, processes: DocumentProcesses, limits: Limits
+    request: Request,
+    processes: DocumentProcesses,
+    limits: Limits,
+    question_type: type[Question] = Question,
 ) -> tuple[Any, str]:
     """Return a [`TranslationRequest`] or a [`Question`], and its client."""
-    reading = read_content(request, processes, limits.max_body_bytes)
+    reading = read_content(request, processes, limits.max_body_bytes, question_type)
     content = await _read_after_key(request, reading)
     names = content.keys() if isinstance(content, dict) else set()
     is_question = request.url.path in _OF_LIBRETRANSLATE or "q" in names
@@ -335,7 +352,7 @@ async def _read_body(
     request.state.is_libretranslate = is_question
     key = content.get("api_key") if is_question and isinstance(content, dict) else None
     client = _find_client(request, str(key or ""))
-    body = (Question if is_question else TranslationRequest).model_validate(content)
+    body = (question_type if is_question else TranslationRequest).model_validate(content)
     _check_unicode(request, body)
     return body, client
 
@@ -413,6 +430,11 @@ def _find_client(request: Request, key: str = "") -> str:
     return key_sent
 
 
+def _key_of(request: Request, client: str) -> str:
+    """Return the API key of a client, or nothing if no keys are required."""
+    return client if request.app.state.api_keys else ""
+
+
 _REFUSED = (
     Refusal,
     HTTPException,
@@ -461,6 +483,53 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": reason}, status, headers)
 
 
+# --- Suggestions ----------------------------------------------------------------------------------
+
+
+def add_suggestions(
+    service: FastAPI,
+    translator: "_Translator",
+    suggestions: Any,
+    processes: DocumentProcesses,
+) -> None:
+    """Add the paths by which clients suggest translations, list their suggestions and delete
+    them.
+    """
+    from vanilla_transformer.extensions.memory.suggestions import find_faults, write_tmx
+
+    models, limits = translator.models, translator.limits
+
+    @service.post("/suggest", **schema.SUGGEST)
+    async def suggest(request: Request) -> Response:
+        correction, client = await _read_body(request, processes, limits, Correction)
+        limits.check_request([correction.q, correction.s], 1)
+        direction = correction.find_direction(models.directions)
+        model = next(model for model in models if direction in model.directions)
+        await unless_disconnected(request, model.load())
+        log = suggestions.log(_key_of(request, client))
+        if len(log.entries) >= limits.max_suggestions:
+            reason = f"There may be at most {limits.max_suggestions} suggestions of an API key"
+            raise Refusal(422, f"{reason} (--max_suggestions). Delete some.")
+        faults = find_faults(correction.q, correction.s, model.loaded.warning_limits)
+        add = partial(log.add, correction.q, correction.s, direction, faults)
+        entry = await asyncio.to_thread(add)
+        return JSONResponse({"success": True, "id": entry["id"], "warnings": faults})
+
+    @service.get("/suggestions", **schema.SUGGESTIONS)
+    async def list_suggestions(request: Request, format: str = "json") -> Response:
+        entries = suggestions.log(_key_of(request, _find_client(request))).entries.values()
+        if format == "tmx":
+            return Response("".join(write_tmx(entries)), media_type="application/xml")
+        return JSONResponse([*entries])
+
+    @service.delete("/suggestions/{number}", **schema.DELETED)
+    async def delete_suggestion(request: Request, number: int) -> Response:
+        log = suggestions.log(_key_of(request, _find_client(request)))
+        if not await asyncio.to_thread(log.remove, number):
+            raise Refusal(404, "There is no such suggestion of this API key.")
+        return JSONResponse({"success": True})
+
+
 # --- Translations ---------------------------------------------------------------------------------
 
 
@@ -473,6 +542,7 @@ class _Translator:
     models: Models
     limits: Limits
     detect: DetectLanguages | None
+    suggestions: Any = None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for
@@ -569,7 +639,16 @@ class _Translator:
             raise Refusal(413, f"The body may have {requirement}.")
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
-        return content.resolve(client, model.known, self.limits.max_mbr_samples)
+        resolved = content.resolve(client, model.known, self.limits.max_mbr_samples)
+        direction = model.find_direction(resolved.options)
+        memory = model.loaded.memory if direction == model.default else None
+        if self.suggestions is not None:
+            log = self.suggestions.log(_key_of(request, client))
+            memory = log.memory(direction, memory)
+        if memory is None:
+            return resolved
+        options = resolved.options.model_copy(update={"memory": memory})
+        return resolved._replace(options=options)
 
 
 async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterator[str]:

@@ -1,0 +1,1 @@
+"""Translations are taken from a memory, or follow the translation of a similar sentence."""

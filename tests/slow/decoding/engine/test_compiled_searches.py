@@ -51,7 +51,11 @@ CASES = {
     "constraints": (plain, {"num_beams": 3, **CONSTRAINTS}, CONSTRAINED),
     "greedy alignments": (aligned_model, {"num_beams": 1, "return_alignments": True}, SOURCES),
     "alignments": (aligned_model, {"num_beams": 3, "return_alignments": True}, SOURCES),
-    "drafts": (aligned_model, {"num_beams": 1, "return_alignments": True, "draft": ""}, DRAFTED),
+    "drafts with alignments": (
+        aligned_model,
+        {"num_beams": 1, "return_alignments": True, "draft": ""},
+        DRAFTED,
+    ),
     "ensemble": (partial(ensemble, 2, 1), {"num_beams": 2}, SOURCES),
     "prompts": (long(tiny_causal_lm), {"num_beams": 3}, SOURCES),
     "linear": (linear, {"num_beams": 3}, SOURCES),

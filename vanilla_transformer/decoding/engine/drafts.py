@@ -84,17 +84,22 @@ class Drafts(SearchFeature):
         memory.places[slots] = torch.zeros_like(slots)
         memory.bonuses[slots] = copy_to_device(torch.tensor(bonuses), slots.device)
 
-    def change_logits(
-        self, logits: Tensor, log_norms: Tensor, state: "SearchState", memory: DraftMemory
+    def prefer(
+        self,
+        tokens: Tensor,
+        logits: Tensor,
+        log_scale: Tensor,
+        state: "SearchState",
+        memory: DraftMemory,
     ) -> Tensor:
-        token, bonus = memory.next_tokens(1), memory.bonuses[:, None]  # (B, 1)
-        likely = logits[:, 0].gather(1, token.clamp(min=0))
-        probability = (likely - log_norms).exp()  # 0 of a forbidden token
-        best = (logits[:, 0].amax(dim=1, keepdim=True) - log_norms).exp()
-        is_near = (probability > 0) & (probability + bonus >= best)
-        is_preferred = is_near & (bonus > 0) & (token >= 0)
-        others = torch.arange(logits.shape[2], device=logits.device) != token  # (B, V)
-        return logits.masked_fill((is_preferred & others)[:, None], -torch.inf)
+        preferred = memory.next_tokens(1)  # (B, 1)
+        choices = torch.cat([tokens, preferred.clamp(min=0)], dim=1)  # (B, 2)
+        log_probabilities = logits[:, 0].gather(1, choices) + log_scale - state.scores
+        best, of_draft = log_probabilities.exp().split(1, dim=1)
+        bonus = memory.bonuses[:, None]
+        is_near = (of_draft > 0) & (of_draft + bonus >= best)  # a forbidden token has 0
+        is_preferred = is_near & (bonus > 0) & (preferred >= 0)
+        return torch.where(is_preferred, preferred, tokens)
 
     def follow(
         self, state: "SearchState", memory: DraftMemory, parents: Tensor, tokens: Tensor

@@ -129,7 +129,7 @@ def search_options(
     if options.is_drafted:
         if beams > 1:
             raise OptionError(f"A `draft` needs `num_beams=1`, got {beams}.")
-        known.append(Drafts())  # after features that forbid tokens
+        known.append(Drafts())
     if options.forced_eos_token_id is not None:
         known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
     penalty = options.length_penalty

@@ -63,6 +63,16 @@ class SearchFeature:
         """
         return logits
 
+    def prefer(
+        self, tokens: Tensor, logits: Tensor, log_scale: Tensor, state: "SearchState", memory: Any
+    ) -> Tensor:
+        """Return the tokens that a search with one beam takes instead of the chosen ones, `(B, 1)`.
+
+        Args:
+            logits, log_scale: `(B, 1, V)` and `(B, 1)`, whose sum are the scores of continuations.
+        """
+        return tokens
+
     def observe(self, logits: Tensor, log_scale: Tensor, state: "SearchState") -> None:
         """Look at the tokens from which the search is about to choose.
 

@@ -246,10 +246,15 @@ class SearchStep(nn.Module):
         """Return the next tokens of hypotheses without others beside them, `(B, 1)`."""
         logits = options.logits[:, 0]
         if self.options.sampling is None:
-            return argmax(logits)[:, None]
-        for logits_filter in self._filters:
-            logits = logits_filter(None, logits)
-        return sample(logits, state.seeds, state.time)[:, None]
+            tokens = argmax(logits)[:, None]
+        else:
+            for logits_filter in self._filters:
+                logits = logits_filter(None, logits)
+            tokens = sample(logits, state.seeds, state.time)[:, None]
+        for feature, feature_state in zip(self.options.features, state.features, strict=True):
+            scores = options.logits, options.log_scale
+            tokens = feature.prefer(tokens, *scores, state, feature_state)
+        return tokens
 
     def _advance_beams(
         self, state: SearchState, options: "_Options", ancestors: Tensor

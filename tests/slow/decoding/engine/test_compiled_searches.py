@@ -19,6 +19,9 @@ PHRASES = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]
 CONSTRAINED = []
 for source, phrases in zip(SOURCES, PHRASES, strict=True):
     CONSTRAINED.append(DecodeRequest(source, phrases=phrases))
+DRAFTED = []
+for source, draft in zip(SOURCES, [[7, 9, 11, 5], [], [5] * 9, [30]], strict=True):
+    DRAFTED.append(DecodeRequest(source, draft=draft, draft_bias=0.3))
 CONSTRAINTS = {"constraint_tokens": 4, "word_continuations": WordContinuations(range(10, 25))}
 
 
@@ -48,6 +51,11 @@ CASES = {
     "constraints": (plain, {"num_beams": 3, **CONSTRAINTS}, CONSTRAINED),
     "greedy alignments": (aligned_model, {"num_beams": 1, "return_alignments": True}, SOURCES),
     "alignments": (aligned_model, {"num_beams": 3, "return_alignments": True}, SOURCES),
+    "drafts with alignments": (
+        aligned_model,
+        {"num_beams": 1, "return_alignments": True, "draft": ""},
+        DRAFTED,
+    ),
     "ensemble": (partial(ensemble, 2, 1), {"num_beams": 2}, SOURCES),
     "prompts": (long(tiny_causal_lm), {"num_beams": 3}, SOURCES),
     "linear": (linear, {"num_beams": 3}, SOURCES),

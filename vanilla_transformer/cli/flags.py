@@ -557,5 +557,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
         path = getattr(options, name, None)
         if path is not None:
             chosen[name] = hash_file(Path(path))
+    if getattr(options, "previous", None) is not None:
+        chosen["previous"] = [hash_file(Path(path)) for path in options.previous]
     hashes = [hash_model(name) for name in model_names(options.model, options)]
     return {"model": hashes, "options": chosen}

@@ -27,7 +27,6 @@ msgid "Open %s now."
 msgstr ""
 
 #, fuzzy
-#| msgid "Old"
 msgid "New"
 msgstr "Alt"
 

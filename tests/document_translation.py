@@ -12,6 +12,7 @@ from vanilla_transformer.decoding.protection.protected_search import ProtectedSe
 from vanilla_transformer.decoding.sentences import ignore
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.extensions import documents
+from vanilla_transformer.text.languages import NO_DIRECTION
 from vanilla_transformer.text.protection import find_protected
 
 # Translations without messages, by their formats
@@ -156,3 +157,11 @@ def translate_document(text, format, translate, splitter, direction=None, column
     further["columns"] = columns
     translate = by_texts(translate, **options)
     return documents.translate_document(text, format, translate, splitter, **further)
+
+
+def update_document(text, format, earlier, translation, direction=NO_DIRECTION):
+    """Return a document that did not change with what its translation has, without a model."""
+    previous = earlier, translation
+    document = documents.parse_document(text, format, direction, previous=previous)
+    assert document.blocks == []
+    return document.render([])

@@ -206,6 +206,8 @@ def write_messages():
 
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
+    for name, text in {"": "A.\n\nTwo dogs.\n", ".old": "A.\n", ".old.de": "Ein Hund!\n"}.items():
+        Path(f"page{name}.md").write_text(text)
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
     write_messages()
     command = ["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]
@@ -357,6 +359,7 @@ def prepare_translate(monkeypatch):
     Path("source.txt").write_text("The child sleeps.\nA man.\n")
     Path("prefixes.txt").write_text("Das Kind\n\n")
     Path("old_translation.txt").write_text("Das Kind schläft.\n\n")
+    Path("old_source.txt").write_text("The child sleeps.\n\n")
     Path("text.en").write_text("A man.\tEin Mann\n")
 
 
@@ -412,6 +415,7 @@ def check_distill(names, printed):
 
 
 def check_documents(names, printed):
+    assert Path("page.de.md").read_text().startswith("Ein Hund!\n\n")
     project = Path("project.de.sdlxliff").read_text()
     assert "<source>Dogs.</source><target state=" in project
     assert "#, fuzzy" in Path("messages.de.po").read_text()
@@ -540,7 +544,7 @@ PAGES: dict[str, Page] = {
     "serve": (8, prepare_serve, prints("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
     "train_on_your_own_data": (6, prepare_training_with_pictures, check_training),
-    "translate": (10, prepare_translate, None),
+    "translate": (11, prepare_translate, None),
     "use_from_transformers": (0, None, prints("trainable params")),
 }
 

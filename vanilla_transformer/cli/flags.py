@@ -564,7 +564,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
         is_file = INPUT in parts or OUTPUT in parts
         if not is_file and name not in _NOT_OF_TRANSLATIONS:
             chosen[name] = getattr(options, name)
-    for name in ("glossary", "memory", "target_prefixes", "draft"):
+    for name in ("glossary", "memory", "target_prefixes", "draft", "previous"):
         paths = getattr(options, name, None) or []
         paths = [paths] if isinstance(paths, str) else paths
         if paths:

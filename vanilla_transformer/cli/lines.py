@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
@@ -22,13 +22,16 @@ from vanilla_transformer.files.text_files import (
     decode_text,
     long_line_error,
     read_lines,
+    stream_lines,
 )
+from vanilla_transformer.text.changes import DRAFT_BIAS, KEPT, Change, Segment, find_changes
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
     from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
+    from vanilla_transformer.decoding.live_translation import LiveTranslation
 
     from .translate import TranslateArguments
 
@@ -209,6 +212,10 @@ class LineTranslator:
             if total is not None and count != total:
                 requirement = f"There must be a {name.replace('_', ' ')} for each of"
                 raise UserError(f"{requirement} {total} sentences, got {count} in {path}.")
+        self.changes = list[Change]()
+        self.kept = dict[int, str]()  # translations of an earlier version, by the number of a line
+        if options.previous is not None:
+            self._read_previous(options.previous)
         # Whether somebody reads the translations in a terminal; `--json` has the warnings in its
         # objects.
         shows_warnings = sys.stdout.isatty() and not (
@@ -225,13 +232,39 @@ class LineTranslator:
             self.settings["return_alignments"] = has_heads and self.is_scored
         self._shows_warnings = shows_warnings
 
+    def _read_previous(self, paths: Sequence[str]) -> None:
+        """Find what changed since an earlier version of the lines, whose translations are kept or
+        become drafts.
+        """
+        earlier, translations = (list(stream_lines(path, may_be_blank=True)) for path in paths)
+        if len(earlier) != len(translations):
+            raise UserError(
+                "--previous must be two files with as many lines, a text and its translation, got "
+                f"{len(earlier)} and {len(translations)}."
+            )
+        assert self.options.input is not None
+        lines = stream_lines(self.options.input, may_be_blank=True, may_be_markup=True)
+        segments, versions = ([Segment(line, line) for line in text] for text in (lines, earlier))
+        self.changes = find_changes(segments, versions)
+        drafts = [""] * len(self.changes)
+        for number, change in enumerate(self.changes):
+            if change.earlier is not None:
+                drafts[number] = translations[change.earlier]
+            if change.kind == KEPT:
+                self.kept[number] = drafts[number]
+        if len(self.kept) < len(drafts) and self.options.num_beams in (None, 1):
+            self.columns["draft"] = drafts
+            self.settings["draft_bias"] = DRAFT_BIAS
+
     def answer(self, shard: "Shard", **settings: Any) -> list[str]:
         """Return the text to write for each line of a shard."""
         from vanilla_transformer.decoding.answers import rename_text
 
-        options, sources = self.options, shard.lines
+        options, all_numbers = self.options, range(shard.start, shard.start + len(shard.lines))
+        numbers = [number for number in all_numbers if number not in self.kept]
+        sources = [shard.lines[number - shard.start] for number in numbers]
         for name, lines_of_file in self.columns.items():
-            settings[name] = lines_of_file[shard.start : shard.start + len(sources)]
+            settings[name] = [lines_of_file[number] for number in numbers]
         if options.tab_constraints:  # each line has its own after the sentence
             cells = [line.split("\t") for line in sources]
             shared = options.constraint or []
@@ -244,15 +277,22 @@ class LineTranslator:
         )
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
         if self.find_warnings is not None:
-            for number, (source, row) in enumerate(zip(sources, rows, strict=True), shard.start):
+            for number, source, row in zip(numbers, sources, rows, strict=True):
                 text, links = row[0]["translation_text"], row[0].get("alignment", ())
                 if names := self.find_warnings(source, text, links):
                     self.warned[number] = self._unprinted[number] = names
+        if self.kept:
+            row_of = dict(zip(numbers, rows, strict=True))
+            for number in all_numbers:
+                row_of.setdefault(number, [{"translation_text": self.kept.get(number)}])
+            sources, rows = shard.lines, [row_of[number] for number in all_numbers]
         if options.as_json:
             lines = []
-            for source, row in zip(sources, rows, strict=True):
+            for number, source, row in zip(all_numbers, sources, rows, strict=True):
                 translations = [rename_text(answer) for answer in row]
                 entry = {"source": source, "translations": translations}
+                if self.changes:
+                    entry["previous"] = self.changes[number].kind
                 lines.append(json.dumps(entry, ensure_ascii=False))
             return lines
         texts = []
@@ -305,6 +345,24 @@ class LineTranslator:
             location = "" if is_alone else f"line {number + 1}: "
             print(f"warning: {location}{describe_warnings(names)}.", file=sys.stderr, flush=True)
         self._unprinted.clear()
+
+
+def live_lines(
+    live: "LiveTranslation", blocks: Iterable[list[str]], as_json: bool
+) -> Iterator[str]:
+    """Yield the text to write for each line, which is a growing text as it is at the moment; a
+    blank one ends it.
+    """
+    has_text = False
+    for line in chain(chain.from_iterable(blocks), [""]):
+        if not (line.strip() or has_text):
+            continue
+        has_text = bool(line.strip())
+        update = live.update(line) if has_text else live.finish()
+        text = update.text[: update.stable].rstrip()
+        if as_json:
+            text = json.dumps({**update._asdict(), "final": not has_text}, ensure_ascii=False)
+        yield f"{text}\n"
 
 
 _MOST_DOUBTS = 5  # that a line lists

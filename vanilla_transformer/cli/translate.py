@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.formats import DOCUMENT_ENDINGS
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS
 from vanilla_transformer.files.text_files import fit_encoding, stream_lines
+from vanilla_transformer.text.changes import describe_changes
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
 from .flags import (
@@ -34,6 +35,7 @@ from .flags import (
 from .lines import (
     BATCHES,
     LineTranslator,
+    live_lines,
     print_texts,
     report_doubts,
     silence_libraries,
@@ -67,17 +69,18 @@ def _translate_document(
         parse_document,
         read_document,
     )
-    from vanilla_transformer.text.languages import find_direction
+    from vanilla_transformer.text.languages import NO_DIRECTION, find_direction
 
     (text, encoding), existing = source, None
     if options.existing is not None:
         existing, encoding = read_document(options.existing, options.format)
+    previous = [read_document(path, options.format)[0] for path in options.previous or ()]
     name = str(options.input)
     if options.input in (None, "-"):
         name = "Standard input"
     with suppress(TargetLanguageError), _reading(name):  # the model may know the language
         # Names mistakes before a model is loaded.
-        parse_document(text, options.format, existing=existing, columns=options.columns)
+        parse_document(text, options.format, NO_DIRECTION, existing, options.columns, previous)
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
@@ -85,7 +88,7 @@ def _translate_document(
         direction = find_direction(pipeline.tokenizer, *codes)
         with _reading(name):
             document: Any = parse_document(
-                text, options.format, direction, existing, options.columns
+                text, options.format, direction, existing, options.columns, previous
             )
         translate = partial(
             pipeline.translate_sentences,
@@ -206,9 +209,21 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         description="Columns of a CSV or TSV file to translate, with commas between them: names in "
         "its first row, such as name,description, or numbers from 1, whose first row is text, too.",
     )
+    previous: list[Input] | None = Field(
+        None,
+        description="An earlier version of the --input and its translation. What did not change is "
+        "kept, and the old wording is the draft of what did. With --existing, only the version "
+        "that it translates; of a file with both languages, only the earlier translation.",
+    )
     fail_on_warnings: bool = Field(
         False,
         description="End with an error if a translation has a warning, once all are written.",
+    )
+    live: bool = Field(
+        False,
+        description="Each line of standard input is a text that grows, as it is at the moment, and "
+        "a blank line ends it. What is printed of its translation hardly changes anymore; once it "
+        "ends, that is all of it. With --json, objects have the rest, too.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",
@@ -272,11 +287,20 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 )
             if os.path.realpath(self.existing) == os.path.realpath(self.output or ""):
                 self.overwrite = True  # by all that it has
+        if self.previous is not None:
+            self._check_previous(format)
+        is_alone = self.input is None and self.output is None and not self.sentences
+        if self.live and not (is_alone and format == "text"):
+            raise UserError(
+                "--live is for text of standard input. Leave out sentences, --input, --output and "
+                "--format."
+            )
         is_search = format == "text" and not (self.samples or self.fail_on_warnings)
+        is_search = is_search and self.previous is None
         if self.engine == "ray" and (self.input is None or not is_search):
             raise UserError(
                 "--engine ray is for searches of the lines of an --input, without samples, "
-                "--fail_on_warnings and --format."
+                "--fail_on_warnings, --previous and --format."
             )
         if self.resume:
             self._check_resume()
@@ -296,6 +320,23 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         for name in _NOT_OF_DOCUMENTS:
             if getattr(self, name):
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+
+    def _check_previous(self, format: str) -> None:
+        assert self.previous is not None
+        is_alone = self.existing is not None or FORMATS[format].is_bilingual
+        if len(self.previous) != (1 if is_alone else 2):
+            wanted = "an earlier version of the --input and its translation"
+            if is_alone:
+                wanted = "one file: the version that --existing translates or, of a format with "
+                wanted += "both languages, the earlier translation"
+            raise UserError(f"--previous must be {wanted}, got {' '.join(self.previous)}.")
+        if self.input is None:
+            raise UserError("--previous is for a new version of a file. Give it by --input.")
+        if self.n_best or self.num_return_sequences or self.draft or self.alignments:
+            raise UserError(
+                "With --previous there is one translation of each line. Leave out --n_best, "
+                "--num_return_sequences, --draft and --alignments."
+            )
 
     def _check_resume(self) -> None:
         if self.input is None or self.output is None:
@@ -360,6 +401,13 @@ def translate_command(arguments: Sequence[str]) -> None:
             lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
         lines = [line.rstrip("\r") for line in lines]
         source = split_lines(lines, len(lines), size)
+    elif options.live:
+        from vanilla_transformer.decoding.live_translation import LiveTranslation
+
+        with opening as pipeline:
+            live = LiveTranslation(pipeline, source_language=options.source_language)
+            print_texts(live_lines(live, stdin_source(1).blocks, options.as_json))
+        return
     elif output is None and hasattr(sys.stdin, "isatty") and sys.stdin.isatty():
         with opening as translate:
             LineTranslator(translate, options, None).converse()
@@ -387,6 +435,8 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_texts(texts, options.output)
         else:
             _write_shards(options, source.total, translator.work)
+    if translator.changes and not options.quiet:
+        print(describe_changes(translator.changes, "lines"), file=sys.stderr)
     if options.fail_on_warnings:
         places = (f"line {number + 1}" for number in translator.warned)
         report_doubts(places, translator.warned, source.total or "the", fails=True)

@@ -288,7 +288,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 call.
         """
         decode: Decode = self.search
-        if any(sentence.draft for sentence in sentences):
+        if options.is_drafted or any(sentence.draft for sentence in sentences):
             decode = follow_drafts(decode)
         if not options.return_tensors:
             has_kept = any(sentence.kept is not None for sentence in sentences)

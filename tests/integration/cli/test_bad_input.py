@@ -430,6 +430,20 @@ MISTAKES = {
     "translate model --input a.en --draft one --format html": (
         "--draft is for sentences, but `--format`"
     ),
+    "translate model A --previous one two": "--previous is for a new version of a file. Give it by",
+    "translate model --input a.en --previous one": (
+        "--previous must be an earlier version of the --input and its translation, got one."
+    ),
+    "translate model --input a.po --previous one two": (
+        "--previous must be one file: .* the earlier translation, got one two."
+    ),
+    "translate model --input one --previous one two": (
+        "--previous must be two files with as many lines, a text and its translation, got 1 and 2."
+    ),
+    "translate model --input a.en --previous one two --n_best 2": (
+        "With --previous there is one translation of each line."
+    ),
+    "translate model A --live": "--live is for text of standard input. Leave out sentences",
     "translate model A --target_prefixes two": (
         "a target prefix for each of 1 sentences, got 2 in two"
     ),

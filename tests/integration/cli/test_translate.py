@@ -2,6 +2,7 @@
 and a bar.
 """
 
+import io
 import json
 import sys
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from vanilla_transformer.text.translation_warnings import WARNINGS
 SENTENCES = ["A man is sleeping.", "", "Two dogs."]
 FIELDS = ["text", "score", "log_probability", "warnings", "tokens"]
 SHORT = ["--num_beams", "2", "--max_new_tokens", "12"]
+GREEDY = ["--num_beams", "1", "--max_new_tokens", "12"]
 BEAMS = ["--num_beams", "3", "--max_new_tokens", "20"]
 
 
@@ -134,6 +136,49 @@ def test_translate_follows_the_draft_of_each_line(folder, tmp_path, capsys):
     for flags in ([], ["--batch_size", "1"]):
         first, *others = printed(capsys, folder, *files, "--draft_bias", "0.5", *flags)
         assert first.startswith("Zwei Hunde") and others == plain[1:]
+
+
+def test_translate_keeps_the_translations_of_unchanged_lines(folder, tmp_path, capsys):
+    texts = {"old": "A man.\nTwo dogs run.\n\n", "old.de": "Ein  Mann!\nZwei Hunde\n\n"}
+    texts["new"] = "Two dogs run now.\n\nA man.\nThree\n"
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = ["--input", str(tmp_path / "new"), "--previous", str(tmp_path / "old")]
+    files += [str(tmp_path / "old.de"), *GREEDY]
+    plain = printed(capsys, folder, "--input", str(tmp_path / "new"), *GREEDY)
+    for flags in ([], ["--batch_size", "1"], ["--output", str(tmp_path / "out")]):
+        assert main(["translate", str(folder), *files, *flags]) == 0
+        output, error = capsys.readouterr()
+        lines = (output or (tmp_path / "out").read_text()).split("\n")
+        assert lines[1:] == ["", "Ein  Mann!", plain[3], ""]
+        assert error.endswith("Kept 2 of 4 lines; 1 changed, 1 new.\n")
+    objects = [json.loads(line) for line in printed(capsys, folder, *files, "--json")]
+    assert [entry["previous"] for entry in objects] == ["changed", "kept", "kept", "new"]
+    assert objects[2] == {
+        "source": "A man.",
+        "translations": [{"text": "Ein  Mann!"}],
+        "previous": "kept",
+    }
+
+
+def test_translate_follows_a_growing_text(folder, capsys, monkeypatch):
+    text = "A man\nA man. Two\nA man. Two dogs\n\n\nThree\n"
+    flags = ["translate", str(folder), "--live", "--quiet", *GREEDY]
+    exact = [
+        printed(capsys, folder, sentence, *GREEDY) for sentence in ("A man.", "Two dogs", "Three")
+    ]
+    (man,), (dogs,), (three,) = exact
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main(flags) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 7 and lines[2].startswith(man)
+    assert lines[3] == f"{man} {dogs}" and lines[5:] == [three, ""]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main([*flags, "--json"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [entry["final"] for entry in objects] == [False] * 3 + [True, False, True]
+    assert objects[3] == {"text": f"{man} {dogs}", "stable": len(lines[3]), "final": True}
+    assert all(entry["stable"] <= len(entry["text"]) for entry in objects)
 
 
 def test_translate_prints_alternatives(folder, capsys):

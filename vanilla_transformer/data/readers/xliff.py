@@ -96,7 +96,7 @@ def read_definitions(unit: "Element") -> dict[str, "Element"]:
     return {entry.get("id"): entry for entry in entries}  # the first one of each segment
 
 
-def _visible_text(element: "Element") -> str:
+def visible_text(element: "Element") -> str:
     """Return the text of an element without codes, comments and entities, with single spaces."""
     return " ".join("".join(_texts(element)).split())
 
@@ -164,8 +164,8 @@ def _is_open(
         state = _STATES_OF_TRADOS.get(definition.get("conf", ""), state)
     if _DONE_IN_MEMOQ.search(unit.get("{MQXliff}status", "")):
         state = "translated"
-    text = "" if target is None else _visible_text(target)
-    original = "" if source is None else _visible_text(source)
+    text = "" if target is None else visible_text(target)
+    original = "" if source is None else visible_text(source)
     if target is None or not (text or (len(target) and not original)):
         return state not in _DONE
     if state in _DONE | _REVIEWED_NEXT or unit.get("approved") == "yes":

@@ -12,6 +12,13 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import (
+    KEPT,
+    Change,
+    Segment,
+    find_changes,
+    pair_segments,
+)
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import (
     SIGN,
@@ -73,11 +80,16 @@ class Block:
 
     Attributes:
         is_open: Some of it has no translation without new signs of placeholders.
+        written: How its translation is written in the document, if that is known.
+        earlier: The text of an earlier version of a source, empty if it is unknown, and its
+            translation.
     """
 
     text: str
     spans: list[Span] = field(default_factory=list)
     is_open: bool = field(default=False, compare=False)
+    written: str | None = field(default=None, compare=False)
+    earlier: tuple[str, str] | None = field(default=None, compare=False)
 
 
 def walk(spans: Iterable[Span]) -> Iterator[Span]:
@@ -97,15 +109,45 @@ class Document(ABC):
         directions: The languages that the text names for its parts, if its format asks for them.
         summary: Numbers of texts that were translated and of others, in one line; empty for most
             formats.
+        doubts: Warnings about translations of blocks, which some formats have as comments.
     """
 
     blocks: list[Block]
+    doubts: Mapping[int, Sequence[str]] = {}
     directions: Sequence[Direction] = ()
     summary: str = ""
 
     @abstractmethod
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
+
+    def segments(self) -> list[Segment]:
+        """Return the blocks as they are written in the text, with the keys of messages."""
+        return [Segment(block.text, block.text) for block in self.blocks]
+
+    def pair(self, earlier: "Document", translation: "Document") -> list[tuple[Segment, Segment]]:
+        """Return the segments of an earlier version of this text with their translations, as they
+        can be written here.
+        """
+        return pair_segments(earlier.segments(), translation.segments())
+
+    def update(self, *previous: "Document") -> list[Change]:
+        """
+        Let the blocks know an earlier version and its translation, and return what changed since.
+
+        Args:
+            previous: That version and its translation, or one document with both.
+        """
+        pairs = self.pair(*previous)
+        changes = find_changes(self.segments(), [before for before, _ in pairs])
+        for number, change in enumerate(changes):
+            if change.earlier is not None:
+                before, after = pairs[change.earlier]
+                block = replace(self.blocks[number], earlier=(before.text, after.text))
+                if change.kind == KEPT:
+                    block.written = after.written
+                self.blocks[number] = block
+        return changes
 
 
 def leave_open(

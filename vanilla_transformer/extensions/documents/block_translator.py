@@ -16,9 +16,16 @@ from vanilla_transformer.decoding.protection.inline_markup import parse_markup
 from vanilla_transformer.decoding.protection.projection import proportional_links
 from vanilla_transformer.decoding.protection.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
-from vanilla_transformer.decoding.sentences import Report, Sentence, TranslateSentences, ignore
+from vanilla_transformer.decoding.sentences import (
+    Draft,
+    Report,
+    Sentence,
+    TranslateSentences,
+    ignore,
+)
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import DRAFT_BIAS, KEPT, Segment, find_changes
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
 from .wrapped_text import wrap_block
@@ -71,12 +78,17 @@ class BlockTranslator:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the
         source.
         """
-        sentences = [list(self._split(block)) for block in blocks.values()]
-        flat = [sentence for _, sentence in chain.from_iterable(sentences)]
+        sentences = [list(self._draft(block)) for block in blocks.values()]
+        flat = list[Sentence]()
+        for _, sentence, known in chain.from_iterable(sentences):
+            if known is None:
+                flat.append(sentence)
         rows = iter(search(flat))
         joined = {}
         for (number, block), of_block in zip(blocks.items(), sentences, strict=True):
-            pieces = [(start, sentence, next(rows)[0]) for start, sentence in of_block]
+            pieces = list[tuple[int, Sentence, Translation]]()
+            for start, sentence, known in of_block:
+                pieces.append((start, sentence, known or next(rows)[0]))
             answer = join_block(block, pieces)
             joined[number] = answer and wrap_block(block, answer)
             names = dict[str, None]()
@@ -84,6 +96,41 @@ class BlockTranslator:
                 names |= dict.fromkeys(self.find_warnings(sentence.text, text, links))
             self.doubts[number] = [*names]
         return joined
+
+    def _draft(self, block: Block) -> Iterator[tuple[int, Sentence, Translation | None]]:
+        """Yield the sentences of a block and their starts, and the translation of a sentence that
+        did not change in a text without markup.
+
+        The translation of the earlier version of another sentence is its draft: that of the whole
+        block, if this does not have as many sentences.
+        """
+        sentences = [*self._split(block)]
+        if block.earlier is None:
+            yield from ((start, sentence, None) for start, sentence in sentences)
+            return
+        sources, drafts = map(self._sentences_of, block.earlier)
+        whole, are_paired = " ".join(drafts), len(sources) == len(drafts)
+        new = [Segment(sentence.text, sentence.text) for _, sentence in sentences]
+        changes = find_changes(new, [Segment(text, text) for text in sources])
+        for at, ((start, sentence), change) in enumerate(zip(sentences, changes, strict=True)):
+            kind, number = change
+            draft = known = None
+            if number is not None:
+                draft = drafts[number] if are_paired else whole
+            elif len(drafts) == len(sentences):
+                draft = drafts[at]
+            elif not sources:
+                draft = whole
+            if draft is not None:
+                sentence = sentence._replace(draft=Draft(draft, DRAFT_BIAS))
+                if kind == KEPT and are_paired and not block.spans:
+                    links = proportional_links(len(sentence.text), draft)
+                    known = Translation(draft, alignment=links)
+            yield start, sentence, known
+
+    def _sentences_of(self, text: str) -> list[str]:
+        ranges = sentence_ranges(text, self.splitter) if text else ()
+        return [text[start:end] for start, end in ranges]
 
     def _decode(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from gettext import c2py
 from itertools import chain
 from typing import Any
@@ -27,6 +28,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import KEPT, Change, Segment, find_changes
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
 from vanilla_transformer.text.translation_warnings import describe_doubts
@@ -38,6 +40,7 @@ from .xliff_format import TargetLanguageError, check_direction
 # Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
 # name
 _OFTEN = 5
+DONE = "with a translation"
 # A number of forms; the languages that gettext knows have up to 6.
 _COUNT = re.compile(r"\s*0*+([1-9]|10)\s*")
 
@@ -61,10 +64,8 @@ class CatalogDocument(Document):
     Attributes:
         directions: The languages of the file, as far as they are named.
         summary: Numbers of messages: translated ones, and others with the reason.
-        doubts: Warnings about translations of blocks, which become comments of a translator.
+        doubts: These become comments of a translator.
     """
-
-    doubts: Mapping[int, Sequence[str]] = {}
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
@@ -87,10 +88,10 @@ class CatalogDocument(Document):
                 used, sources = sorted({*forms}), strings_of(unit.source, has_keys)
                 positions = [used.index(form) for form in forms]
                 self._units.append((unit, len(self.blocks), positions))
-                marks = f"{LINE_BREAK}|{ACCELERATOR}"
                 for index in used:
-                    builder = add_lines(SpanBuilder(True), sources[index], marks)
-                    self.blocks.append(builder.finish())
+                    self.blocks.append(_build_block(sources[index]))
+                if before := _previous_source(unit):
+                    self._draft(len(self.blocks) - len(used), positions, before, unit.target)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -99,6 +100,8 @@ class CatalogDocument(Document):
         count = 0
         for unit, number, forms in self._units:
             numbers = [number + form for form in forms]
+            if self.blocks[number].written is not None:
+                continue
             is_formatted = _FORMAT.search(" ".join(getattr(unit, "typecomments", ())))
             if any(
                 blocks[at].is_open
@@ -112,6 +115,7 @@ class CatalogDocument(Document):
             else:
                 unit.target = written[number]
             unit.markfuzzy()
+            _clear_previous(unit)
             names = chain.from_iterable(self.doubts.get(at, ()) for at in numbers)
             if comment := describe_doubts(names):
                 unit.addnote(comment, origin="translator")
@@ -119,7 +123,7 @@ class CatalogDocument(Document):
         total = self._counts.total() - self._counts[""]
         done_of_all = f"Translated {done} of {total} messages."
         self.summary = summarize(done_of_all, count if blocks else None, self._counts)
-        if count == len(self._units):
+        if count == len(self._units) and not self._counts[KEPT]:
             return self._mark + self._text.replace("\n", self._line_end)
         if self._form == "po" and self._store.header():
             self._name_language()
@@ -128,6 +132,40 @@ class CatalogDocument(Document):
         text = declaration[0] + DECLARATION.sub("", text) if declaration else text
         text += self._text[len(self._text.rstrip("\n")) :]
         return self._mark + text.replace("\n", self._line_end)
+
+    def _draft(self, number: int, positions: Sequence[int], before: Any, after: Any) -> None:
+        """Let the blocks of a message know its earlier source and the translation of that."""
+        sources, translations = strings_of(before), strings_of(after)
+        for position in {*positions}:
+            source = sources[min(position, len(sources) - 1)]
+            form = min(positions.index(position), len(translations) - 1)
+            earlier = _build_block(source).text, _build_block(translations[form]).text
+            at = number + position
+            self.blocks[at] = replace(self.blocks[at], earlier=earlier)
+
+    def update(self, *previous: Document) -> list[Change]:
+        """Copy the translations of messages that an earlier translation of the catalog has."""
+        (earlier,) = previous
+        assert isinstance(earlier, CatalogDocument)
+        known = [unit for unit in earlier._store.units if _kind_of(unit) == DONE]
+        units, versions = [unit for unit, *_ in self._units], map(_segment, known)
+        changes = find_changes([*map(_segment, units)], [*versions])
+        for (unit, number, positions), change in zip(self._units, changes, strict=True):
+            if change.earlier is None:
+                continue
+            before = known[change.earlier]
+            if change.kind != KEPT:
+                self._draft(number, positions, before.source, before.target)
+                continue
+            self._counts.update({OPEN: -1, KEPT: 1})
+            if self._form == "po":  # with its line breaks
+                unit.msgstr = before.msgstr
+            else:
+                unit.target = before.target
+            unit.markfuzzy(before.isfuzzy())
+            for position in {*positions}:
+                self.blocks[number + position].written = ""
+        return changes
 
     def _name_language(self) -> None:
         """Fill the language and the encoding into the header of PO if it is a template."""
@@ -186,4 +224,31 @@ def _kind_of(unit: Any) -> str:
     """
     if not unit.istranslatable() or not any(strings_of(unit.source)):
         return "obsolete" if unit.isobsolete() else ""
-    return "with a translation" if any(strings_of(unit.target)) else OPEN
+    is_done = any(strings_of(unit.target)) and not _previous_source(unit)
+    return DONE if is_done else OPEN
+
+
+def _build_block(text: str) -> Block:
+    return add_lines(SpanBuilder(True), text, f"{LINE_BREAK}|{ACCELERATOR}").finish()
+
+
+def _segment(unit: Any) -> Segment:
+    text = " ".join(strings_of(unit.source))
+    return Segment(text, f"{unit.getcontext()}\4{text}")
+
+
+def _previous_source(unit: Any) -> Any:
+    """Return the source of which a fuzzy message has the translation, if its tool noted it."""
+    if not unit.isfuzzy():
+        return ""
+    element = getattr(unit, "xmlelement", None)
+    return unit.prev_source if element is None else element.findtext("oldsource", "")
+
+
+def _clear_previous(unit: Any) -> None:
+    element = getattr(unit, "xmlelement", None)
+    if element is None:
+        unit.prev_source = unit.prev_context = ""
+    else:
+        for before in element.findall("oldsource"):
+            element.remove(before)

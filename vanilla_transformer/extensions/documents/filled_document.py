@@ -1,7 +1,8 @@
 """A translation of messages that gets what it lacks, and stays as it is elsewhere."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from vanilla_transformer.decoding.protection.blocks import (
     LINE_END,
@@ -12,6 +13,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     unify_line_ends,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import Key, Segment
 from vanilla_transformer.text.languages import CATEGORIES
 from vanilla_transformer.text.protection import SIGN, Range, merge, overlapping
 
@@ -21,6 +23,17 @@ from .source_text import Edit, SourceDocument
 _PLURAL = re.compile(rf"(?:{'|'.join(CATEGORIES)})\Z")
 _SHOWN = 3  # names in a summary
 _NEW_LINE = "\ud800"  # in text that is added; no text that was read has it
+
+
+def _find_changed(segments: Sequence[Segment], earlier: Mapping[Key, Segment]) -> set[Path]:
+    """Return the keys of messages that an earlier version has with another text."""
+    known, changed = {path for path, *_ in earlier}, set[Path]()
+    for segment in segments:
+        before = earlier.get(segment.key) if segment.key else segment
+        is_same = before is not None and before.written == segment.written
+        if segment.key and segment.key[0] in known and not is_same:
+            changed.add(segment.key[0])
+    return changed
 
 
 class FilledDocument(Document):
@@ -33,16 +46,29 @@ class FilledDocument(Document):
     Args:
         source, existing: Documents of the same format, whose lines end in `\n`.
         text: The text of the existing translation as it was read.
+        earlier: The source of the existing translation. What changed since is translated, too.
 
     Attributes:
         summary: Numbers of messages: translated ones, and those that the source does not have.
     """
 
-    def __init__(self, source: SourceDocument, existing: SourceDocument, text: str):
+    def __init__(
+        self,
+        source: SourceDocument,
+        existing: SourceDocument,
+        text: str,
+        earlier: SourceDocument | None = None,
+    ):
         self._source, self._existing, self._text = source, existing, text
         if existing.text.strip():
             source.sample = existing.text
         sources, translations = source.read_entries(), existing.read_entries()
+        segments = source.segments()
+        before = dict[Key, Segment]()
+        for segment in earlier.segments() if earlier else ():
+            if segment.key:
+                before[segment.key] = segment
+        self._changed = _find_changed(segments, before)
         # Where entries end, and where the next one of a group begins
         ends, following = dict[Path, int](), dict[Path, int]()
         for path, entry in reversed(translations.items()):
@@ -68,7 +94,7 @@ class FilledDocument(Document):
                 raise UserError(f"{'.'.join(path)} must be a group where the source has one.")
             if path:
                 following[group] = ends[path]
-            if other.is_empty and not entry.is_empty:
+            if path in self._changed or (other.is_empty and not entry.is_empty):
                 taken.add(path)
                 self._parts.append((other.value, entry.value, False))
         self._kept = list[str]()
@@ -77,14 +103,16 @@ class FilledDocument(Document):
             plural = _PLURAL.sub("other", path[-1]) if path else ""
             if {path, (*path[:-1], plural)}.isdisjoint(sources) and not entry.is_group:
                 self._kept.append(".".join(path))
-        positions = [position.start for position in source.places]
-        positions += [start for start, *_, part in source.parts for _ in part.blocks]
         ranges = merge(of_source for _, of_source, _ in self._parts)
         self._numbers, self.blocks = list[int](), list[Block]()
-        for number, start in enumerate(positions):
+        texts = {segment.key: segment.text for segment in existing.segments()}
+        for number, start in enumerate(source.starts):
             if overlapping((start, start + 1), ranges):
+                key, block = segments[number].key, source.blocks[number]
+                if key in before and key in texts:
+                    block = replace(block, earlier=(before[key].text, texts[key]))
                 self._numbers.append(number)
-                self.blocks.append(source.blocks[number])
+                self.blocks.append(block)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the translation with translated blocks."""
@@ -96,7 +124,8 @@ class FilledDocument(Document):
         self.summary = "No message is missing, so the file stays as it is."
         if self._parts:
             count = sum(block.is_open for block in blocks)
-            done = f"Translated {len(blocks) - count} of {len(blocks)} missing messages."
+            kinds = "missing or changed" if self._changed else "missing"
+            done = f"Translated {len(blocks) - count} of {len(blocks)} {kinds} messages."
             self.summary = summarize(done, count)
         if self._kept:
             names = ", ".join(self._kept[:_SHOWN]) + ", …" * (len(self._kept) > _SHOWN)

@@ -25,6 +25,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     unify_line_ends,
     write_block,
 )
+from vanilla_transformer.text.changes import Segment
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .heading_ids import find_anchors
@@ -611,11 +612,13 @@ class MarkdownDocument(Document):
                 has_new_title |= block != source
                 block_place.link.attrs["title"] = block.text
                 continue
-            if block == source and not has_new_title:
+            if block == source and block.written is None and not has_new_title:
                 continue
             has_new_title = False
             line, last = lines[block_place.line], lines[block_place.last - 1]
-            if block_place.context in _VALUES:
+            if block.written is not None:
+                written = block.written.split("\n")
+            elif block_place.context in _VALUES:
                 quote = line[block_place.start]
                 written = [_write_value(block_place.context, quote, block.text)]
             else:
@@ -623,7 +626,7 @@ class MarkdownDocument(Document):
                 if context == "title":
                     context = "paragraph"
                 written = writer.write(block, context, block_place.forms).split("\n")
-            written[1:] = [block_place.indent + more for more in written[1:]]
+                written[1:] = [block_place.indent + more for more in written[1:]]
             after = ""
             if block_place.context != "paragraph":
                 after = last[block_place.end :]
@@ -634,6 +637,16 @@ class MarkdownDocument(Document):
             lines[block_place.line : block_place.last] = [first_line, *written[1:]]
             lines[block_place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
+
+    def segments(self) -> list[Segment]:
+        segments = []
+        for block, place in zip(self.blocks, self._places, strict=True):
+            lines = self._lines[place.line : place.last]
+            if place.context != "paragraph":
+                lines[-1] = lines[-1][: place.end]
+            lines[0] = lines[0][place.start :]
+            segments.append(Segment(block.text, "\n".join(lines)))
+        return segments
 
     def _add(self, block_place: _Place, block: Block) -> bool:
         """Add a block if it has letters, and tell whether it has."""

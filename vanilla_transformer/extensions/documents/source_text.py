@@ -7,6 +7,7 @@ A tree would forget quotation marks, entities, the case of names and white space
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
@@ -26,6 +27,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import Key, Segment
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
@@ -264,6 +266,33 @@ class SourceDocument(Document):
         self.spelling: Callable[..., Place] = Place
         self._attributes = dict[int, dict[str, Attribute]]()
 
+    @property
+    def starts(self) -> list[int]:
+        """Where each block is or, of a document within this one, where that is."""
+        starts = [place.start for place in self.places]
+        return starts + [start for start, *_, part in self.parts for _ in part.blocks]
+
+    def segments(self) -> list[Segment]:
+        written = [self.text[place.start : place.end] for place in self.places]
+        for *_, part in self.parts:
+            written += [segment.written for segment in part.segments()]
+        keys: list[Key | None] = [None] * len(written)
+        with suppress(UserError):  # a format without keys
+            keys = self._find_keys()
+        rows = zip(self.blocks, written, keys, strict=True)
+        return [Segment(block.text, text, key) for block, text, key in rows]
+
+    def _find_keys(self) -> list[Key | None]:
+        """Return the key of each block, see [`Segment`]."""
+        keys: list[Key | None] = [None] * len(self.blocks)
+        rows = sorted(zip(self.starts, range(len(keys)), strict=True))
+        for path, entry in self.read_entries().items():
+            first, last = (bisect_left(rows, (edge,)) for edge in entry.value)
+            if not entry.is_group:
+                for index in range(first, last):
+                    keys[rows[index][1]] = path, index - first, last - first
+        return keys
+
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
         return "fixed"
@@ -329,7 +358,8 @@ class SourceDocument(Document):
         if self.signs is not None:
             blocks = leave_open(self.blocks, blocks, self.signs)
             count = sum(block.is_open for block in blocks)
-            done = f"Translated {len(blocks) - count} of {len(blocks)} messages."
+            total = sum(block.written is None for block in blocks)
+            done = f"Translated {total - count} of {total} messages."
             self.summary = summarize(done, count)
         rest, outer = iter(blocks[len(self.places) :]), [*self.replaced]
         for start, end, write, part in self.parts:
@@ -342,8 +372,10 @@ class SourceDocument(Document):
         for place, source, block in sorted(places, key=lambda row: (row[0].end, -row[0].start)):
             while outer and outer[-1][1] <= place.end:
                 self.edits.append(outer.pop())
-            if block != source:  # which may have edits in it
-                written = self.write(place, source, block)
+            if block != source or block.written is not None:  # which may have edits in it
+                written = block.written
+                if written is None:
+                    written = self.write(place, source, block)
                 del self.edits[bisect_left(self.edits, (place.start,)) :]
                 self.edits.append((place.start, place.end, written))
         self.edits += reversed(outer)

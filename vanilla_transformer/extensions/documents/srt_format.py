@@ -19,6 +19,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import Segment
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .line_breaks import find_cuts, join_lines
@@ -49,6 +50,7 @@ _SPEAKER_LINE = re.compile(rf"(?:\A|\n){_NAME}[ \t]*+\n")
 _PAUSE = 2.0  # seconds between two cues of one sentence, at most
 _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
 _LONGEST_END = 16  # characters that tell how a text ends
+_SPEECH_END = "\r"  # no speech has one
 _CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a clause
 
 
@@ -99,18 +101,49 @@ class SrtDocument(Document):
                 self._sentences.append(run)
             else:
                 self._sentences += [[speech] for speech in run]
+        self._build_blocks()
+
+    def _build_blocks(self) -> None:
         joined = ("\n".join(sentence) for sentence in self._sentences)
         texts = (join_lines(text.split("\n")) for text in joined)
         read = read_html if self.escapes else str
         self.blocks = [_build_block(text, read) for text in texts]
+
+    def segments(self) -> list[Segment]:
+        rows = zip(self.blocks, self._sentences, strict=True)
+        return [Segment(block.text, _SPEECH_END.join(speeches)) for block, speeches in rows]
+
+    def pair(self, earlier: Document, translation: Document) -> list[tuple[Segment, Segment]]:
+        assert isinstance(earlier, SrtDocument) and isinstance(translation, SrtDocument)
+        if len(earlier._cues) != len(translation._cues):
+            raise UserError(
+                f"A text and its translation must have as many subtitles, got {len(earlier._cues)} "
+                f"and {len(translation._cues)}. Give the version that was translated."
+            )
+        # As the sentences of the source; one with other speeches has no translation
+        speeches = list[str | None]()
+        rows = zip(earlier._speeches, translation._cues, translation._speeches, strict=True)
+        for of_source, cue, of_translation in rows:
+            if len(of_source) == 1:
+                speeches.append(cue.content)
+            elif len(of_source) == len(of_translation):
+                speeches += of_translation
+            else:
+                speeches += [None] * len(of_source)
+        left, translation._sentences = iter(speeches), []
+        for run in earlier._sentences:
+            parts = [part for part in islice(left, len(run)) if part is not None]
+            translation._sentences.append(parts if len(parts) == len(run) else [])
+        translation._build_blocks()
+        return super().pair(earlier, translation)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         written = list[str]()
         rows = zip(self._sentences, self.blocks, blocks, strict=True)
         for sentence, source, block in rows:
-            if block == source:
-                written += sentence
+            if block == source or block.written is not None:
+                written += sentence if block.written is None else block.written.split(_SPEECH_END)
                 continue
             text = write_block(
                 block,

@@ -39,6 +39,7 @@ def translate_document(
     direction: Direction = NO_DIRECTION,
     existing: str | None = None,
     columns: str = "",
+    previous: Sequence[str] = (),
 ) -> str:
     """
     Return a document with its text translated and its markup kept.
@@ -51,8 +52,11 @@ def translate_document(
         existing: A translation of messages, which is returned with what it lacks, see
             [`FilledDocument`].
         columns: The columns of a table that are translated, see [`TableDocument`].
+        previous: An earlier version of the text and its translation, of which all is kept that did
+            not change, see [`UpdatedDocument`]. With `existing`, only the version that this
+            translates; of a file with both languages, only the translation.
     """
-    document = parse_document(text, format, direction, existing, columns)
+    document = parse_document(text, format, direction, existing, columns, previous)
     return document.render(BlockTranslator(translate, splitter)(document.blocks))
 
 
@@ -62,13 +66,18 @@ def parse_document(
     direction: Direction = NO_DIRECTION,
     existing: str | None = None,
     columns: str = "",
+    previous: Sequence[str] = (),
 ) -> Document:
-    """Return the document of a text, or of its existing translation with what that lacks."""
+    """Return the document of a text, of its existing translation with what that lacks, or of what
+    changed since a previous version.
+    """
     if format not in DOCUMENT_FORMATS:
         raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {format!r}.")
     row = FORMATS[format]
     if existing is not None:
-        return _fill_document(text, row, direction, existing, columns)
+        return _fill_document(text, row, direction, existing, columns, previous)
+    if previous:
+        return _update_document(text, row, direction, columns, previous)
     if text.startswith(ZIP) and row.is_text:
         raise UserError(
             f"A file of the format {format} must be text, got a zip. Name it as its format, such "
@@ -85,8 +94,45 @@ def parse_document(
         raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
+def _update_document(
+    text: str, row: Format, direction: Direction, columns: str, previous: Sequence[str]
+) -> Document:
+    """Return the document of what changed in a text since a previous version."""
+    from .updated_document import UpdatedDocument
+
+    if row.is_bilingual and not row.corpus:
+        raise UserError(
+            f"A file of the format {row.name} has its translations itself. Leave the previous one "
+            "out."
+        )
+    if len(previous) != (1 if row.is_bilingual else 2):
+        wanted = "the earlier version and its translation"
+        if row.is_bilingual:
+            wanted = "one file, the earlier translation, which has both languages"
+        raise UserError(f"`previous` of {row.name} must be {wanted}, got {len(previous)}.")
+    try:
+        versions = list[Document]()
+        line_end = unify_line_ends(text)[1]
+        for version in previous:
+            if row.is_text:
+                mark, _, unified = unify_line_ends(version)
+                version = mark + unified.replace("\n", line_end)
+            versions.append(parse_document(version, row.name, columns=columns))
+    except UserError as error:
+        raise UserError(f"The previous version cannot be used. {error}") from error
+    if row.is_bilingual and direction.target is None:
+        direction = direction._replace(target=versions[0].directions[0].target)
+    source = parse_document(text, row.name, direction, columns=columns)
+    return UpdatedDocument(source, *versions)
+
+
 def _fill_document(
-    text: str, row: Format, direction: Direction, existing: str, columns: str
+    text: str,
+    row: Format,
+    direction: Direction,
+    existing: str,
+    columns: str,
+    previous: Sequence[str],
 ) -> Document:
     """Return the document of an existing translation that gets what it lacks."""
     from .filled_document import FilledDocument
@@ -101,7 +147,13 @@ def _fill_document(
     source: Any = parse(unify_line_ends(text)[2])
     try:
         translation: Any = parse(unify_line_ends(existing)[2])
-        return FilledDocument(source, translation, existing)
+        if len(previous) > 1:
+            raise UserError(
+                "Its previous version must be one file, the source that it translates, got "
+                f"{len(previous)}."
+            )
+        earlier: list[Any] = [parse(unify_line_ends(version)[2]) for version in previous]
+        return FilledDocument(source, translation, existing, *earlier)
     except UserError as error:
         raise UserError(f"The existing translation cannot be filled. {error}") from error
 

@@ -14,6 +14,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     Span,
     unify_line_ends,
 )
+from vanilla_transformer.text.changes import Segment
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.protection import find_protected, merge, overlapping
 
@@ -127,7 +128,9 @@ class WrappedText(Document):
             further = first.indent + " " * len(first.mark)
             if len(lines) > 1:
                 further = lines[1].indent
-            if block == source:
+            if block.written is not None:
+                written += block.written.split("\n")
+            elif block == source:
                 written += map("".join, lines)
             elif first.is_alone:
                 written.append(first.indent + first.mark + block.text)
@@ -135,6 +138,10 @@ class WrappedText(Document):
                 start = first.indent + first.mark
                 written += wrap(block.text, self.width, start, further)
         return self._mark + self._line_end.join(written)
+
+    def segments(self) -> list[Segment]:
+        rows = zip(self.blocks, self._paragraphs, strict=True)
+        return [Segment(block.text, "\n".join(map("".join, lines))) for block, lines in rows]
 
     def _continues(self, before: _Line, line: _Line) -> bool:
         """Return whether a line was wrapped: it is full, or long and ends within a sentence, or

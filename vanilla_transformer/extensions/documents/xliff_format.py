@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,18 @@ from vanilla_transformer.data.readers.xliff import (
     find_child,
     read_definitions,
     read_segments,
+    visible_text,
 )
 from vanilla_transformer.decoding.protection.blocks import (
     OPEN,
     Block,
+    Document,
     SpanBuilder,
     leave_open,
     summarize,
 )
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.changes import KEPT, Change, Segment, find_changes
 from vanilla_transformer.text.languages import (
     NO_DIRECTION,
     Direction,
@@ -97,10 +101,8 @@ class XliffDocument(MarkupDocument):
         directions: The languages of each `<file>`, as far as they are named.
         summary: Numbers of segments: translated ones, others with the reason, and ones longer than
             `maxwidth`.
-        doubts: Warnings about translations of blocks, which become notes.
+        doubts: These become notes.
     """
-
-    doubts: Mapping[int, Sequence[str]] = {}
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
@@ -139,9 +141,13 @@ class XliffDocument(MarkupDocument):
         self._counts = Counter[str]()
         # The segments of each unit, with the numbers of their blocks
         self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()
+        self._segments = list[tuple[Any, XliffSegment]]()  # with their units
+        # Units whose translation is kept: the unit of the earlier version, and its target
+        self._kept = dict[Any, tuple[Any, Any]]()
         for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
             segments, numbers = read_segments(unit), list[int | None]()
             for segment in segments:
+                self._segments.append((unit, segment))
                 kind, number = _KINDS[segment.status], len(self.blocks)
                 if kind == OPEN:
                     index = self._numbers[segment.source]
@@ -153,6 +159,10 @@ class XliffDocument(MarkupDocument):
                         index + 1, last, keeps_space=True, breaks=breaks, needs_letters=False
                     )
                     kind = OPEN if len(self.blocks) > number else "without text"
+                    words = "" if segment.target is None else visible_text(segment.target)
+                    if kind == OPEN and words not in ("", visible_text(segment.source)):
+                        block = self.blocks[number]  # of an earlier source, which is unknown
+                        self.blocks[number] = replace(block, earlier=("", words))
                 self._counts[kind] += 1
                 numbers.append(number if kind == OPEN else None)
             if any(number is not None for number in numbers):
@@ -171,6 +181,8 @@ class XliffDocument(MarkupDocument):
             for segment, number in zip(segments, numbers, strict=True):
                 if number is None or blocks[number].is_open:
                     texts.append(None)
+                elif blocks[number].written is not None:
+                    texts.append(blocks[number].written)
                 else:  # markup around the text of the block stays
                     place = self.places[number]
                     edit = place.start, place.end, written[number]
@@ -191,11 +203,44 @@ class XliffDocument(MarkupDocument):
         done = "No segment is open, so the file stays as it is."
         if blocks:
             count = sum(block.is_open for block in blocks)
-            num_translated = len(blocks) - count
+            num_translated = self._counts[OPEN] - count
             done = f"Translated {num_translated} of {self._counts.total()} segments."
         self.summary = summarize(done, count, self._counts)
         self.summary += f" Longer than their maxwidth: {longer}." if longer else ""
         return self.splice(edits)
+
+    def update(self, *previous: Document) -> list[Change]:
+        """Take the translations of segments that an earlier translation of the file has."""
+        (earlier,) = previous
+        assert isinstance(earlier, XliffDocument)
+        versions, known = list[Segment](), list[tuple[Any, XliffSegment]]()
+        for unit, segment in earlier._segments:
+            if segment.status is Status.DONE and segment.target is not None:
+                versions.append(earlier._as_written(segment))
+                known.append((unit, segment))
+        rows = list[tuple[Any, XliffSegment, int]]()
+        for unit, segments, numbers in self._units:
+            for segment, number in zip(segments, numbers, strict=True):
+                if number is not None:
+                    rows.append((unit, segment, number))
+        changes = find_changes([self._as_written(segment) for _, segment, _ in rows], versions)
+        for (unit, segment, number), change in zip(rows, changes, strict=True):
+            if change.earlier is None:
+                continue
+            unit_before, before = known[change.earlier]
+            words = visible_text(before.source), visible_text(before.target)
+            block = replace(self.blocks[number], earlier=words)
+            if change.kind == KEPT:
+                self._counts.update({OPEN: -1, KEPT: 1})
+                block.written = earlier.splice([], *earlier._content(before.target))
+                if segment.source is find_child(unit, "source"):
+                    self._kept[unit] = unit_before, before.target
+            self.blocks[number] = block
+        return changes
+
+    def _as_written(self, segment: XliffSegment) -> Segment:
+        written = self.splice([], *self._content(segment.source))
+        return Segment(visible_text(segment.source), written)
 
     def role_of(self, token: Token) -> str:
         attributes, name = token.element.attrib, token.local_name
@@ -270,7 +315,14 @@ class XliffDocument(MarkupDocument):
         for segment, text in zip(segments, texts, strict=True):
             if text is not None:
                 translated.append((segment, text))
-        target, mark = find_child(unit, "target"), {} if self._is_new else _MARK
+        target = find_child(unit, "target")
+        mark, mark_of_unit = ({}, _MARK_2) if self._is_new else (_MARK, {})
+        if unit.get("approved") == "yes":
+            mark_of_unit = {"approved": "no"}
+        if unit in self._kept:
+            unit_before, target_before = self._kept[unit]
+            mark = _pick(target_before, *_MARK)
+            mark_of_unit = _pick(unit_before, "approved", *_MARK_2)
         if target is None:  # after the source, on another line if the source begins one
             index = self._numbers[find_child(unit, "source")]
             source, before = self.tokens[index], self.tokens[index - 1]
@@ -305,10 +357,7 @@ class XliffDocument(MarkupDocument):
             definition = definitions.get(segment.source.get("mid", ""))
             if definition is not None:
                 yield from self._set(definition, _MARK_OF_TRADOS)
-        if self._is_new:
-            yield from self._set(unit, _MARK_2)
-        elif unit.get("approved") == "yes":
-            yield from self._set(unit, {"approved": "no"})
+        yield from self._set(unit, mark_of_unit)
 
     def _note(self, unit: "_Element", names: Sequence[str]) -> Edit:
         """Return the edit that adds a note with warnings to a `<trans-unit>`, or to the `<unit>` of
@@ -373,6 +422,11 @@ class XliffDocument(MarkupDocument):
             else:
                 added += f' {name}="{value}"'
         return [*edits, (end, end, added)] if added else edits
+
+
+def _pick(element: "_Element", *names: str) -> dict[str, str]:
+    """Return the attributes of these names."""
+    return {name: element.get(name) for name in names if name in element.attrib}
 
 
 def _shown(code: "_Element") -> str:

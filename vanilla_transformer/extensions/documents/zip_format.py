@@ -2,6 +2,7 @@
 readers see.
 """
 
+import hashlib
 import lzma
 import posixpath
 import re
@@ -10,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from io import BytesIO
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zipfile import BadZipFile, ZipFile
@@ -18,6 +19,7 @@ from zipfile import BadZipFile, ZipFile
 from vanilla_transformer.decoding.protection.blocks import Block, Document
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.text_files import decode_document, fit_encoding
+from vanilla_transformer.text.changes import Segment
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
 
@@ -74,6 +76,8 @@ _HAS_OURS = f"starts-with(local-name(), '{_OURS}')"
 _PARAGRAPHS = "/descendant::*[local-name() = 'p' and descendant::*[local-name() = 'r']]"
 # Bytes of the properties of a run, which each piece of its text gets.
 _LONGEST_PROPERTIES = 10_000
+# Names of what another member or another part defines, such as links and styles
+_FOREIGN = re.compile(r"(?:r:\w+|style-name)=\"[^\"]*\"")
 _UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
 
 
@@ -132,6 +136,25 @@ class ZipDocument(Document):
                 new_content = self._archive.read(info) if content is None else content
                 archive.writestr(copy(info), new_content)
         return written.getvalue().decode("latin-1")
+
+    def segments(self) -> list[Segment]:
+        parts = [document.segments() for document, _ in self._parts.values()]
+        return list(chain.from_iterable(parts))
+
+    def pair(self, earlier: Document, translation: Document) -> list[tuple[Segment, Segment]]:
+        assert isinstance(translation, ZipDocument)
+        kept = dict[str, list[Any]]()
+        for document, _ in translation._parts.values():
+            kept |= getattr(document, "kept", {})
+        for document, _ in self._parts.values():
+            if isinstance(document, RunDocument):
+                document.kept = kept | document.kept
+        pairs = list[tuple[Segment, Segment]]()
+        for before, after in super().pair(earlier, translation):
+            if not {*_FOREIGN.findall(after.written)} <= {*_FOREIGN.findall(before.written)}:
+                before = before._replace(written="")  # its translation cannot be kept
+            pairs.append((before, after))
+        return pairs
 
     def _find_parts(self, form: str) -> dict[str, Any]:
         """Return the members that are translated, with the classes that read them."""
@@ -193,6 +216,10 @@ class RunDocument(XmlDocument):
 
     All text of a paragraph is in runs with properties. While it is translated, text with the
     properties that most of it has is in the paragraph itself, and other text is in spans.
+
+    Attributes:
+        kept: Elements by the name that the simplified text has for them, which follows from their
+            content, so that it is the same in two versions.
     """
 
     # Runs of spaces are the layout of forms.
@@ -204,8 +231,7 @@ class RunDocument(XmlDocument):
         root, declaration = parse_xml(text).getroot(), DECLARATION.match(text)
         _check_names(root)
         self._declaration = declaration[0] if declaration else ""
-        # Elements, and where some properties are among them
-        self._kept, self._numbers = [list[Any]()], {b"": "0"}
+        self.kept = {"0": list[Any]()}
         for paragraph in root.xpath(_PARAGRAPHS):
             space = paragraph.tag.removesuffix("p")
             texts = defaultdict[Any, list[str]](list)
@@ -274,7 +300,7 @@ class RunDocument(XmlDocument):
         """Put each field with text of a sentence into an element."""
         opened = list[list[tuple[Any, Any]]]()
         for mark in [*parent.iterchildren(f"{space}br")]:
-            (run,) = self._kept[int(mark.get(_KEPT))]
+            (run,) = self.kept[mark.get(_KEPT)]
             kind = run.xpath(_KIND)
             if kind == "begin":
                 opened.append([])
@@ -339,13 +365,15 @@ class RunDocument(XmlDocument):
                 f"The properties of a run must have at most {_LONGEST_PROPERTIES:,} bytes, but "
                 f"they have {len(key):,}."
             )
-        if key not in self._numbers:
-            self._numbers[key] = self._keep([properties])
-        return self._numbers[key]
+        return self._keep([properties]) if key else "0"
 
     def _keep(self, elements: list[Any]) -> str:
-        self._kept.append(elements)
-        return str(len(self._kept) - 1)
+        from lxml import etree
+
+        content = b"".join(etree.tostring(element, with_tail=False) for element in elements)
+        name = hashlib.blake2b(content, digest_size=12).hexdigest() if elements else "0"
+        self.kept.setdefault(name, elements)
+        return name
 
     def _restore(self, parent: "_Element", space: str, style: str) -> None:
         """Write the text of a simplified element in runs of a style again."""
@@ -356,7 +384,7 @@ class RunDocument(XmlDocument):
         def add_run(text: str | None) -> None:
             if text:
                 pieces.append(parent.makeelement(f"{space}r"))
-                pieces[-1].extend(map(deepcopy, self._kept[int(style)]))
+                pieces[-1].extend(map(deepcopy, self.kept[style]))
                 attributes = {XML_SPACE: "preserve"} if "word" in space else {}
                 etree.SubElement(pieces[-1], f"{space}t", attributes).text = text
 
@@ -364,9 +392,9 @@ class RunDocument(XmlDocument):
         for child in [*parent]:
             tail, child.tail = child.tail, None
             if child.tag in (f"{space}br", f"{space}{_CODE}"):
-                pieces += self._kept[int(child.get(_KEPT))]
+                pieces += map(deepcopy, self.kept[child.get(_KEPT)])
             else:
-                ruby = self._kept[int(child.attrib.pop(_RUBY, "0"))]
+                ruby = self.kept[child.attrib.pop(_RUBY, "0")]
                 if child.tag not in (f"{space}{_MARK}", f"{space}{_END}"):
                     self._restore(child, space, child.get(_STYLE, style))
                 pieces.append(child)
@@ -374,7 +402,7 @@ class RunDocument(XmlDocument):
                     part[-1].append(child)
                     pieces[-1] = part
             add_run(tail)
-        kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
+        kept = [*map(deepcopy, self.kept[parent.attrib.pop(_KEPT, "0")])]
         first = [element for element in kept if local_name(element) != "endParaRPr"]
         parent[:] = [*first, *pieces, *kept[len(first) :]]
         parent.text = None

@@ -143,7 +143,7 @@ function readLines() {
 const inLine = (place, lines) => lines.length > 1 ? ` in line ${place + 1}` : "";
 
 async function translateText(signal) {
-  find("result").hidden = true;
+  find("result").hidden = find("live").hidden = true;
   const [lines, places] = readLines();
   const started = performance.now();
   const features = await chosenFeatures(signal);
@@ -157,6 +157,60 @@ async function translateText(signal) {
   showResult(lines, places, rows.map(row => row.map(each => typeof each === "string" ? {text: each} : each)));
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   return `Translated ${plural(places.length, "line")} in ${seconds} seconds.`;
+}
+
+/* Translate a text while somebody types it: the last translation of a line is the draft of its next one. */
+
+const draftBias = 0.2; // so that its beginning seldom changes
+const hiddenWords = 3; // at the end of a line that is typed, which the next words often change
+const pause = 700; // milliseconds without typing after which the translation is the exact one
+const live = {isRunning: false, text: "", lines: [], drafts: []};
+const sleep = milliseconds => new Promise(resolve => { setTimeout(resolve, milliseconds); });
+
+async function followTyping() {
+  if (live.isRunning) return;
+  live.isRunning = true;
+  try {
+    if (!(await chosenFeatures()).includes("draft")) return;
+    while (find("source").value.trim() && find("source").value !== live.text) {
+      await translateTyped(draftBias);
+      await sleep(find("source").value === live.text ? pause : 0);
+      if (find("source").value === live.text) await translateTyped(0);
+    }
+  } catch (error) { // the button says what is wrong
+    if (!(error instanceof Problem)) console.error(error);
+    live.lines = [];
+  } finally {
+    live.isRunning = false;
+    if (!find("source").value.trim()) find("live").hidden = true;
+  }
+}
+
+/* Translate the lines that changed, or for the last time all that are not exact. */
+async function translateTyped(bias) {
+  const text = find("source").value, [lines, places] = readLines();
+  const changed = places.filter(place => bias === 0 ? !live.lines[place]?.isExact : lines[place] !== live.lines[place]?.source);
+  if (changed.length) {
+    const texts = changed.map(place => lines[place]);
+    const draft = changed.map(place => live.drafts[place] ?? "");
+    const rows = await request({text: texts, draft, draft_bias: bias});
+    changed.forEach((place, number) => {
+      live.drafts[place] = rows[number][0];
+      live.lines[place] = {source: lines[place], isExact: bias === 0};
+    });
+  }
+  live.text = text;
+  const shown = lines.map((line, place) => line.trim() ? shownPart(live.drafts[place], live.lines[place].isExact) : "");
+  find("live").textContent = shown.join("\n");
+  find("live").lang = languageTag(targetLanguage());
+  find("live").hidden = !find("result").hidden;
+}
+
+const shownPart = (translation, isExact) => isExact ? translation : `${translation.split(" ").slice(0, -hiddenWords).join(" ")} …`;
+
+function forgetTyping() {
+  Object.assign(live, {text: "", lines: [], drafts: []});
+  find("live").hidden = true;
 }
 
 function showResult(lines, places, rows) {
@@ -176,6 +230,7 @@ function showResult(lines, places, rows) {
   const blocks = places.map((place, number) => lineBlock(lines[place], rows[number], place, language));
   find("lines").replaceChildren(...(places.length > 1 ? blocks.map(foldable(lines, places)) : blocks));
   find("result").hidden = false;
+  find("live").hidden = true;
 }
 
 const warningsOf = translation => (translation.warnings ?? []).map(name => settings.warnings[name] ?? name);
@@ -362,6 +417,11 @@ function setUp() {
   setUpWords();
   find("text-limits").textContent =
     `At most ${plural(limits.max_texts, "line")}, each of at most ${plural(limits.max_characters, "character")} and ${plural(limits.max_tokens, "token")}.`;
+  find("source").addEventListener("input", () => {
+    find("result").hidden = true;
+    followTyping();
+  });
+  for (const name of ["source-language", "target-language"]) find(name).addEventListener("change", forgetTyping);
   find("source").addEventListener("keydown", event => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("text-form").requestSubmit();
   });

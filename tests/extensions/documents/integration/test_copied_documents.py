@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.document_translation import copy, shout, translate_document
+from tests.document_translation import copy, shout, translate_document, update_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 
@@ -108,5 +108,7 @@ def test_translate_document_changes_only_letters(format):
         translated = translate_document(text, format, shout, split_simply)
         assert "".join(translated.upper().split()) == "".join(text.upper().split())
         assert text.count(line_end) == translated.count(line_end) or format not in ("srt", "vtt")
+        if format in ("wrapped", "html"):
+            assert update_document(text, format, text, translated) == translated
 
     changes()

@@ -17,6 +17,7 @@ from tests.document_translation import (
     copy,
     copy_kept,
     translate_document,
+    update_document,
 )
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
@@ -229,6 +230,7 @@ def test_messages_change_in_letters_only(name):
         assert translate(file, form, copy) == expected
         capitals = translate(file, form, CAPITALS)
         check_letters(expected, capitals)
+        assert update_document(file, form, file, capitals, Direction(None, "de")) == capitals
         for line in file.splitlines():
             if re.search(r"note|No<|@@|-brand", line) and "locale" not in line:
                 assert line in capitals
@@ -246,7 +248,7 @@ def test_messages_change_in_letters_only(name):
 def test_po_changes_in_open_messages_only(text):
     header = HEADER.format("de", '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n')
     others = f'# A note\nmsgid "{quote(FINISHED)}"\nmsgstr "{quote(FINISHED.upper())}"\n\n'
-    others += f'#, fuzzy\n#| msgid "Old"\nmsgid "New"\nmsgstr "{quote(FINISHED)}"\n\n'
+    others += f'#, fuzzy\nmsgid "New"\nmsgstr "{quote(FINISHED)}"\n\n'
     entry = f'msgid "{quote(text)}"\nmsgstr ""\n'
     end = '\n#~ msgid "Gone"\n#~ msgstr "It\'s gone"\n'
     for model in (copy, CAPITALS):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.document_translation import copy, shout, translate_document
+from tests.document_translation import copy, shout, translate_document, update_document
 from tests.sweeps import examples
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.languages import Direction
@@ -150,9 +150,11 @@ def read_members(text):
     }
 
 
+EN_DE = Direction("en", "de")
+
+
 def translate(text, format, model):
-    direction = Direction("en", "de")
-    return translate_document(text, format, model, split_simply, direction=direction)
+    return translate_document(text, format, model, split_simply, direction=EN_DE)
 
 
 def letters(text):
@@ -225,6 +227,9 @@ def test_runs_change_in_letters_only(format):
         (member, _), (capitals, _) = members.pop(name), translated.pop(name)
         check_capitals(member, capitals)
         assert translated == members
+        translation = translate(source, format, shout)
+        updated = update_document(source, format, source, translation, EN_DE)
+        check_capitals(capitals, read_members(updated)[name][0])
 
     changes()
 
@@ -244,6 +249,8 @@ def test_opendocument_changes_in_letters_only(paragraphs):
     (member, _), (capitals, _) = members.pop("content.xml"), translated.pop("content.xml")
     check_capitals(member, capitals)
     assert translated == members
+    translation = translate(source, "odf", shout)
+    assert update_document(source, "odf", source, translation, EN_DE) == translation
 
 
 @examples(200, suppress_health_check=list(HealthCheck))

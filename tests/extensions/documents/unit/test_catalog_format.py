@@ -218,7 +218,7 @@ def test_a_file_for_another_language_is_refused(text, form):
 @pytest.mark.parametrize(
     ("text", "form", "words"),
     [
-        (PO + 'msgid "a\n', "po", "line 41: 'msgid \"a"),
+        (PO + 'msgid "a\n', "po", "line 40: 'msgid \"a"),
         ("hello", "po", "line 1: 'hello"),
         (
             PO.replace("UTF-8", "ISO-8859-1"),

@@ -125,9 +125,9 @@ class Drafts(SearchFeature):
         is_place = (common >= _LEAST) & (places <= memory.lengths[:, None])
         ranks = torch.where(is_place, common * (room + 1) + places, 0)
         best = ranks.amax(dim=1)
-        found = torch.where(best > 0, best % (room + 1), memory.lengths)
+        next_places = torch.where(best > 0, best % (room + 1), memory.lengths)
         keeps = state.done | (memory.places < memory.lengths)
-        memory.places.copy_(torch.where(keeps, memory.places, found))
+        memory.places.copy_(torch.where(keeps, memory.places, next_places))
 
 
 def find_drafts(features: Sequence[SearchFeature], memories: Sequence[Any]) -> DraftMemory | None:

@@ -117,11 +117,12 @@ class SlotSchedule:
         """Return how many tokens of each slot the next step reads, 1 or one of the widths: as many
         as are of drafts, if most of them are.
         """
-        counts = [1 + entry.remaining for entry in self.occupied().values()] if widths else []
-        best, most = 1, len(counts)
+        entries = self.occupied().values() if widths else []
+        best, most = 1, len(entries)
         for width in widths:
-            rows = width * self.buffers.size.slots
-            useful = sum(min(count, width) for count in counts)
+            rows, useful = width * self.buffers.size.slots, 0
+            for entry in entries:
+                useful += min(1 + entry.remaining, width)
             if rows <= self._most_rows and 2 * useful >= rows and useful > most:
                 best, most = width, useful
         return best

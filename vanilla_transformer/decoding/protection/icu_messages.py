@@ -148,8 +148,10 @@ def complete_plurals(text: str, categories: Mapping[str, Sequence[str]]) -> str:
     message = parse_message(text) if categories else None
     if message is None or not _add_categories(message, categories):
         return text
-    translations = (Translation(part.text) for part in message.messages())
-    return message.render(translations)[0].text
+    translations = list[Translation]()
+    for part in message.messages():
+        translations.append(Translation(part.text))
+    return message.render(iter(translations))[0].text
 
 
 def _add_categories(message: Message, categories: Mapping[str, Sequence[str]]) -> bool:
@@ -161,8 +163,11 @@ def _add_categories(message: Message, categories: Mapping[str, Sequence[str]]) -
         if kind == "select":
             for branch in parts:
                 is_changed |= isinstance(branch, Message) and _add_categories(branch, categories)
-        names = [_NAME.search(str(part)) for part in parts[:-1:2]]
-        numbers = {name[1]: number for number, name in enumerate(names) if name}
+        numbers = dict[str, int]()
+        for number, part in enumerate(parts[:-1:2]):
+            name = _NAME.search(str(part))
+            if name:
+                numbers[name[1]] = number
         missing = [name for name in categories.get(kind, ()) if name not in numbers]
         if "other" in numbers and missing:
             at = 2 * numbers["other"]

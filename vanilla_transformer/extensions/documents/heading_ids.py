@@ -45,11 +45,19 @@ def find_anchors(text: str, headings: Sequence[tuple[str, str]]) -> Iterator[tup
     ids: list[list[str]] = [[] for _ in headings]
     for kind, (index, names) in product(range(3), enumerate(forms)):
         ids[index] += fragments.pop(names[kind], [])
-    attributes = [_ATTRIBUTES.search(source) for _, source in headings]
-    has_ids = "{{<" in text or any(match and "#" in match[0] for match in attributes)
-    for match, names in zip(attributes, ids, strict=True):
-        tags = "".join(f'<a id="{escape(name)}"></a>' for name in names)
-        yield ("", f" {{#{names[0]}}}") if names and has_ids and not match else (tags, "")
+    attributes, has_ids = list[str](), "{{<" in text
+    for _, source in headings:
+        match = _ATTRIBUTES.search(source)
+        attributes.append(match[0] if match else "")
+        has_ids |= "#" in attributes[-1]
+    for attribute, names in zip(attributes, ids, strict=True):
+        if names and has_ids and not attribute:
+            yield "", f" {{#{names[0]}}}"
+            continue
+        tags = ""
+        for name in names:
+            tags += f'<a id="{escape(name)}"></a>'
+        yield tags, ""
 
 
 def _read_letters(text: str) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, count, pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -626,7 +626,8 @@ class MarkdownDocument(Document):
                 if context == "title":
                     context = "paragraph"
                 written = writer.write(block, context, block_place.forms).split("\n")
-                written[1:] = [block_place.indent + more for more in written[1:]]
+                for number, more in enumerate(written[1:], start=1):
+                    written[number] = block_place.indent + more
             after = ""
             if block_place.context != "paragraph":
                 after = last[block_place.end :]
@@ -640,11 +641,11 @@ class MarkdownDocument(Document):
 
     def segments(self) -> list[Segment]:
         segments = []
-        for block, place in zip(self.blocks, self._places, strict=True):
-            lines = self._lines[place.line : place.last]
-            if place.context != "paragraph":
-                lines[-1] = lines[-1][: place.end]
-            lines[0] = lines[0][place.start :]
+        for block, block_place in zip(self.blocks, self._places, strict=True):
+            lines = self._lines[block_place.line : block_place.last]
+            if block_place.context != "paragraph":
+                lines[-1] = lines[-1][: block_place.end]
+            lines[0] = lines[0][block_place.start :]
             segments.append(Segment(block.text, "\n".join(lines)))
         return segments
 
@@ -759,10 +760,13 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
         elif token.type.startswith("math_inline") or is_named:
             builder.add_mark([token], " ".join(token.meta["source"].split()))
         elif token.type == "link_open":
-            end = next(at for at in count(index) if tokens[at].type == "link_close")
-            texts = [inner.content for inner in tokens[index:end] if inner.type.startswith("text")]
-            if token.markup == "autolink" or builder.is_note("".join(texts)):
-                builder.add_mark(tokens[index - 1 : end + 1], "".join(texts))
+            link_text, end = "", index
+            while tokens[end].type != "link_close":
+                if tokens[end].type.startswith("text"):
+                    link_text += tokens[end].content
+                end += 1
+            if token.markup == "autolink" or builder.is_note(link_text):
+                builder.add_mark(tokens[index - 1 : end + 1], link_text)
                 index = end + 1
             else:
                 builder.open(token.type, [token], is_paired=True, is_apart=True)

@@ -205,7 +205,10 @@ class ValuesDocument(MessageDocument):
             if len(entries.keys() & {*forms.values()}) > 1:
                 kind = "selectordinal" if name.endswith("_ordinal_") else "plural"
                 new = self._categories[kind]
-                missing = {form: forms[form] for form in new if forms[form] not in entries}
+                missing = dict[str, Path]()
+                for form in new:
+                    if forms[form] not in entries:
+                        missing[form] = forms[form]
                 start = self.text.index('"', entry.start)
                 end = self.text.rindex('"', start, entry.value[0])
                 separator = "," + self.text[entry.start : start].removeprefix(",")

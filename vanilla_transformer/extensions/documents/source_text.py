@@ -388,8 +388,10 @@ class SourceDocument(Document):
             first, last = plural.category
             before, after = self.slice(plural.start, first), self.slice(last, plural.end)
             if before + after != self.text[plural.start : first] + self.text[last : plural.end]:
-                forms = [before + category + after for category in plural.missing]
-                yield plural.start, plural.start, "".join(form + plural.separator for form in forms)
+                forms = ""
+                for category in plural.missing:
+                    forms += before + category + after + plural.separator
+                yield plural.start, plural.start, forms
 
     def write(self, place: Place, source: Block, block: Block) -> str:
         """Return a translated block as it is written at its place."""

@@ -23,10 +23,15 @@ class StringsDictDocument(MarkupDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
-        opened = [index for index, token in enumerate(self.tokens) if token.kind == "open"]
-        if [self.tokens[index].name for index in opened[:2]] != ["plist", "dict"]:
+        opened = list[int]()
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open":
+                opened.append(index)
+        first_two = opened[:2]
+        names = [self.tokens[index].name for index in first_two]
+        if names != ["plist", "dict"]:
             raise UserError("A property list must be a <dict> in <plist>.")
-        self.root = opened[1]
+        self.root = first_two[1]
         categories = plural_categories(direction.target)
         # The key before a text, and the texts and the type of the variable that they are of
         key, texts, kind = 0, dict[str, Range](), ""

@@ -85,7 +85,8 @@ class TableDocument(MessageDocument):
         """Return the names of columns, or their numbers if they have none."""
         if self._has_names:
             return [_text_of(cell).strip() for cell in first_row]
-        return [str(number) for number, _ in enumerate(first_row, start=1)]
+        numbers = range(1, len(first_row) + 1)
+        return [*map(str, numbers)]
 
     def escape(self, text: str, position: Place) -> str:
         source = self.text[position.start : position.end]

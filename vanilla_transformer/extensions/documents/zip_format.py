@@ -370,7 +370,9 @@ class RunDocument(XmlDocument):
     def _keep(self, elements: list[Any]) -> str:
         from lxml import etree
 
-        content = b"".join(etree.tostring(element, with_tail=False) for element in elements)
+        content = b""
+        for element in elements:
+            content += etree.tostring(element, with_tail=False)
         name = hashlib.blake2b(content, digest_size=12).hexdigest() if elements else "0"
         self.kept.setdefault(name, elements)
         return name

@@ -76,11 +76,11 @@ class Match(NamedTuple):
             pairs = {*zip(known, wanted, strict=True)}
             if len(pairs) == len({*known}) == len({*wanted}):
                 replaced = dict(pairs)
-        ranges, values = _find_values(self.target), []
+        ranges, values, allowed = _find_values(self.target), [], {*wanted}
         for start, end in ranges:
             value = self.target[start:end]
             value = replaced.get(value, value)
-            values.append(value if value in wanted else "")
+            values.append(value if value in allowed else "")
         return mask(self.target, ranges, values)[0]
 
 

@@ -39,6 +39,7 @@ class MemoryArguments(BenchmarkArguments):
     count: int = field(default=1000, metadata={"help": "Messages of the catalog."})
     pairs: int = field(default=1_000_000, metadata={"help": "Pairs of the index."})
     questions: int = field(default=1000, metadata={"help": "Sentences that are looked up."})
+    draft_bias: float = field(default=0.2, metadata={"help": "Bias toward similar messages."})
     source_language: str = field(default="en", metadata={"help": "Language of the messages."})
     target_language: str = field(default="de", metadata={"help": "Language of the translations."})
 
@@ -55,7 +56,7 @@ def read_catalog(path: str, options: MemoryArguments) -> list[Pair]:
     return chosen
 
 
-def measure_edits(model: str, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def measure_edits(model: str, pairs: Sequence[Pair], bias: float) -> list[dict[str, Any]]:
     """Return the rows of the model without and with a memory."""
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.extensions.memory.memory import TranslationMemory
@@ -68,7 +69,7 @@ def measure_edits(model: str, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     memory, similarities = TranslationMemory(), list[float]()
     start = time.perf_counter()
     for source, target in pairs:
-        (answer,) = translate(source, memory=memory, return_scores=True)
+        (answer,) = translate(source, memory=memory, draft_bias=bias, return_scores=True)
         similarities.append(answer.get("memory", 0.0))
         texts["memory"].append(answer["translation_text"])
         memory.add(source, target)
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str]) -> None:
         print(row, flush=True)
         shown = ", ".join(f"{name} {value}" for name, value in row.items())
         notes.append(f"Index: {shown}.")
-    rows = measure_edits(model, read_catalog(catalog, options))
+    rows = measure_edits(model, read_catalog(catalog, options), options.draft_bias)
     fewer = 1 - rows[1]["TER"] / rows[0]["TER"]
     notes.append(f"Edits are {fewer:.1%} fewer with the memory.")
     print(notes[-1])

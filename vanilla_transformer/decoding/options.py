@@ -371,7 +371,7 @@ class TranslationOptions(BaseModel):
         return self
 
     def _check_draft(self) -> None:
-        if self.draft is None and self.draft_bias:
+        if self.draft is None and self.memory is None and self.draft_bias:
             requirement = "`draft_bias` must be given with a `draft`"
             raise OptionError(f"{requirement}, got {self.draft_bias} without one.")
         if self.draft is None:

@@ -21,6 +21,7 @@ from vanilla_transformer.text.units import split_units
 LEAST_SIMILARITY = 0.7
 _MOST_COUNTED = 200_000  # occurrences of units that are counted at once
 _MOST_COMPARED = 50  # texts whose distance is computed
+_LONGEST = 1000  # units of a text, since the time of a distance grows with their product
 _NUMBER = "0"  # stands for all numbers and placeholders
 _MARK = "\0"  # of a repeated unit
 
@@ -93,11 +94,12 @@ class FuzzyIndex:
 
     def find(self, text: str) -> tuple[str, float]:
         """Return the most similar text and its similarity: 1 minus the edit distance divided by the
-        units of the longer text. Below 0.7, it is no text and 0.
+        units of the longer text. Below 0.7, and for more than 1,000 units, it is no text and 0.
         """
         units = comparable_units(text)
         best, highest = "", 0.0
-        for rank, most in self._candidates(units) if units else ():
+        is_comparable = 0 < len(units) <= _LONGEST
+        for rank, most in self._candidates(units) if is_comparable else ():
             if most <= highest:
                 break
             others = comparable_units(self.texts[rank])
@@ -151,5 +153,5 @@ def _tell_apart(units: Iterable[str]) -> Iterator[str]:
     """Yield units of which no two are equal: the second of two equal ones gets a mark."""
     counts = Counter[str]()
     for unit in units:
-        yield unit + _MARK * counts[unit]
+        yield f"{unit}{_MARK}{counts[unit]}" if counts[unit] else unit
         counts[unit] += 1

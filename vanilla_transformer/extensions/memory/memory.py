@@ -76,11 +76,11 @@ class Match(NamedTuple):
             pairs = {*zip(known, wanted, strict=True)}
             if len(pairs) == len({*known}) == len({*wanted}):
                 replaced = dict(pairs)
-        ranges, values = _find_values(self.target), []
+        ranges, values, allowed = _find_values(self.target), [], {*wanted}
         for start, end in ranges:
             value = self.target[start:end]
             value = replaced.get(value, value)
-            values.append(value if value in wanted else "")
+            values.append(value if value in allowed else "")
         return mask(self.target, ranges, values)[0]
 
 
@@ -160,11 +160,12 @@ class TranslationMemory:
         that a source is indexed again only when their number doubles.
         """
         indexed = sum(len(index.texts) for index in self._indexes)
+        if indexed == len(self._targets):  # which `islice` would take long to find
+            return
         new = list(islice(self._targets, indexed, None))
-        while new and self._indexes and len(self._indexes[-1].texts) <= len(new):
+        while self._indexes and len(self._indexes[-1].texts) <= len(new):
             new += self._indexes.pop().texts
-        if new:
-            self._indexes.append(FuzzyIndex(new))
+        self._indexes.append(FuzzyIndex(new))
 
 
 def tidy(text: str) -> str:

@@ -36,7 +36,8 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
         if not isinstance(memory, TranslationMemory):
             direction = find_direction(tokenizer, options.src_lang, options.tgt_lang)
             memory = as_memory(memory, direction)
-        options = options.model_copy(update={"memory": None})
+        bias = options.draft_bias or DRAFT_BIAS
+        options = options.model_copy(update={"memory": None, "draft_bias": 0.0})
         is_drafted = can_draft and not (options.do_sample or options.mbr or options.count > 1)
         exact, similar = dict[int, Translation](), dict[int, Match]()
         searched = dict[int, Sentence]()
@@ -50,7 +51,7 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
                     continue
             elif match is not None and is_drafted and sentence.draft is None:
                 similar[number] = match
-                draft = Draft(match.draft(sentence.text), DRAFT_BIAS)
+                draft = Draft(match.draft(sentence.text), bias)
                 sentence = sentence._replace(draft=draft)
             searched[number] = sentence
         report(len(sentences) - len(searched))

@@ -64,6 +64,13 @@ def test_index_without_units_finds_nothing():
     assert FuzzyIndex([]).find("a") == FuzzyIndex(["a", ""]).find(" ") == ("", 0)
 
 
+def test_long_texts_take_little_room_and_are_not_compared():
+    text = "a " * 20_000
+    index = FuzzyIndex([text])
+    assert sum(map(len, index._numbers)) < 10 * len(text)
+    assert index.find(text) == ("", 0)
+
+
 @pytest.mark.parametrize(
     ("text", "units"),
     [

@@ -222,7 +222,7 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     live: bool = Field(
         False,
         description="Each line of standard input is a text that grows, as it is at the moment, and "
-        "a blank line ends it. What is printed of its translation hardly changes anymore; once it "
+        "a blank line ends it. The part of its translation that is printed seldom changes; once it "
         "ends, that is all of it. With --json, objects have the rest, too.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(

@@ -25,7 +25,7 @@ class LiveUpdate(NamedTuple):
 
     Attributes:
         text: The translation.
-        stable: How many of its characters to show: the last tokens of a sentence that may grow will
+        stable: The number of its characters to show. The last tokens of a sentence that may grow
             often change.
     """
 

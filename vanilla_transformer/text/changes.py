@@ -22,7 +22,7 @@ _NEAR = 8  # segments before and after a position, one of which may be the earli
 Key = tuple[tuple[str, ...], int, int]
 
 
-# What a translation has, too
+# Parts of a text that its translation has, too
 _MARKS = re.compile(
     r"`[^`\n]+`|https?://[^\s()\"<>]+|\{[^{}\n]*+\}|\([^()\s]+\)|</?[A-Za-z][\w-]*+|#[\w-]+|\d+"
 )
@@ -203,7 +203,7 @@ def _similarity(one: set[str], other: set[str]) -> float:
 
 
 def describe_changes(changes: Sequence[Change], what: str) -> str:
-    """Return a sentence that counts what was kept, what changed and what is new."""
+    """Return a sentence with the numbers of kept, changed and new ones."""
     kinds = [change.kind for change in changes]
     counts = {kind: kinds.count(kind) for kind in (KEPT, CHANGED, NEW)}
     return (

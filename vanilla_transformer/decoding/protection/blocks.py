@@ -80,7 +80,7 @@ class Block:
 
     Attributes:
         is_open: Some of it has no translation without new signs of placeholders.
-        written: How its translation is written in the document, if that is known.
+        written: Its translation as the document has it, markup included, if that is known.
         earlier: The text of an earlier version of a source, empty if it is unknown, and its
             translation.
     """
@@ -136,7 +136,7 @@ class Document(ABC):
         Let the blocks know an earlier version and its translation, and return what changed since.
 
         Args:
-            previous: That version and its translation, or one document with both.
+            previous: The earlier version and its translation, or one document with both.
         """
         pairs = self.pair(*previous)
         changes = find_changes(self.segments(), [before for before, _ in pairs])

@@ -177,7 +177,7 @@ async function followTyping() {
       await sleep(find("source").value === live.text ? pause : 0);
       if (find("source").value === live.text) await translateTyped(0);
     }
-  } catch (error) { // the button says what is wrong
+  } catch (error) { // a translation by the button names it
     if (!(error instanceof Problem)) console.error(error);
     live.lines = [];
   } finally {

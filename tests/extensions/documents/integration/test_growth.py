@@ -42,6 +42,7 @@ from vanilla_transformer.files.text_files import (
     fit_encoding,
     refuse_markup,
 )
+from vanilla_transformer.text.changes import Segment, find_changes, pair_segments
 from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_protected
@@ -524,6 +525,14 @@ def find_phrases_of_copy(words: list[str]) -> list:
     return phrases
 
 
+def pair_two_versions(text: str) -> list:
+    """Return what changed in a text whose segments are its words and, once more, its parts."""
+    segments = [Segment(word, f"`{word}`") for word in text.split(" ")]
+    parts = [Segment(text[at : at + 9], text[at : at + 9]) for at in range(0, len(text), 9)]
+    pairs = pair_segments([*segments, *parts], [*segments, *parts[1:], *parts[:1], *parts[:1]])
+    return find_changes(parts, [before for before, _ in pairs])
+
+
 # What loops over a text of others, by its name.
 RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
@@ -542,6 +551,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     ),
     "join_lines": lambda text: join_lines(text.split("\n")),
     "letter_ratio": letter_ratio,
+    "pair_segments": pair_two_versions,
     "parse_markup": parse_markup,
     "parse_message": parse_message,
     "split_simply": split_simply,

@@ -42,7 +42,7 @@ ANDROID = '<resources><string name="a">{}</string>\n<string name="b">{}</string>
 WRAPPED = "{} and further words that\nfill the lines of a text\n\n* {}\n"
 FORMATS = {
     "html": '<h1 title="{}">{}</h1>\n<p>One <b>two</b> three.</p>',
-    "markdown": "# {}\n\n- {}\n  goes on\n\n| a | b\\|c |\n|---|---|\n",
+    "markdown": "# {}\n\n- {}\n  continues\n\n| a | b\\|c |\n|---|---|\n",
     "json": '{{"a": "{}", "b": {{"c": "{}"}}}}',
     "properties": "a = {}\nb = {}\n",
     "strings": '"a" = "{}";\n"b" = "{}";\n',

@@ -236,7 +236,9 @@ class LineTranslator:
         """Find what changed since an earlier version of the lines, whose translations are kept or
         become drafts.
         """
-        earlier, translations = (list(stream_lines(path, may_be_blank=True)) for path in paths)
+        source_path, translation_path = paths
+        earlier = list(stream_lines(source_path, may_be_blank=True))
+        translations = list(stream_lines(translation_path, may_be_blank=True))
         if len(earlier) != len(translations):
             raise UserError(
                 "--previous must be two files with as many lines, a text and its translation, got "
@@ -244,7 +246,8 @@ class LineTranslator:
             )
         assert self.options.input is not None
         lines = stream_lines(self.options.input, may_be_blank=True, may_be_markup=True)
-        segments, versions = ([Segment(line, line) for line in text] for text in (lines, earlier))
+        segments = [Segment(line, line) for line in lines]
+        versions = [Segment(line, line) for line in earlier]
         self.changes = find_changes(segments, versions)
         drafts = [""] * len(self.changes)
         for number, change in enumerate(self.changes):
@@ -261,8 +264,11 @@ class LineTranslator:
         from vanilla_transformer.decoding.answers import rename_text
 
         options, all_numbers = self.options, range(shard.start, shard.start + len(shard.lines))
-        numbers = [number for number in all_numbers if number not in self.kept]
-        sources = [shard.lines[number - shard.start] for number in numbers]
+        numbers, sources = list[int](), list[str]()
+        for number, line in zip(all_numbers, shard.lines, strict=True):
+            if number not in self.kept:
+                numbers.append(number)
+                sources.append(line)
         for name, lines_of_file in self.columns.items():
             settings[name] = [lines_of_file[number] for number in numbers]
         if options.tab_constraints:  # each line has its own after the sentence

@@ -3,7 +3,6 @@ flickers.
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,8 +71,7 @@ class LiveTranslation:
         """Return the translation of the text as it is now, which may grow."""
         segments = self._split(text)
         outputs = self._finish(segments[:-1])
-        ends = [segment.separator for segment in segments[:-1]]
-        settled = "".join(chain.from_iterable(zip(outputs, ends, strict=True)))
+        settled = _join(outputs, segments[:-1])
         stable = len(settled)
         if segments:
             draft = self._drafts(segments)[-1]
@@ -81,7 +79,7 @@ class LiveTranslation:
             outputs.append(last)
             stable += self.count_stable(last)
         self._segments, self._outputs = segments, outputs
-        return LiveUpdate(settled + "".join(outputs[len(ends) :]), stable)
+        return LiveUpdate(settled + "".join(outputs[len(segments) - 1 :]), stable)
 
     def finish(self, text: str | None = None) -> LiveUpdate:
         """
@@ -92,14 +90,14 @@ class LiveTranslation:
         """
         if text is not None:
             self._segments = self._split(text)
-        outputs = self._finish(self._segments)
-        ends = [segment.separator for segment in self._segments]
-        text = "".join(chain.from_iterable(zip(outputs, ends, strict=True)))
+        text = _join(self._finish(self._segments), self._segments)
         return LiveUpdate(text, len(text))
 
     def _split(self, text: str) -> list[Segment]:
-        lines = [split_line(line, self._splitter) for line in split_lines(text)]
-        return list(chain.from_iterable(lines))
+        segments = list[Segment]()
+        for line in split_lines(text):
+            segments += split_line(line, self._splitter)
+        return segments
 
     def _finish(self, segments: Sequence[Segment]) -> list[str]:
         """Return the translations of finished sentences."""
@@ -108,10 +106,11 @@ class LiveTranslation:
             if segment.text not in self._finished:
                 drafts[segment.text] = draft
         self._finished |= zip(drafts, self._translate([*drafts], [*drafts.values()]), strict=True)
-        outputs = [self._finished[segment.text] for segment in segments]
-        # Others will not come back.
-        texts = [segment.text for segment in segments]
-        self._finished = dict(zip(texts, outputs, strict=True))
+        outputs, finished = list[str](), dict[str, str]()
+        for segment in segments:
+            outputs.append(self._finished[segment.text])
+            finished[segment.text] = outputs[-1]
+        self._finished = finished  # the others will not come back
         return outputs
 
     def _drafts(self, segments: Sequence[Segment]) -> list[str]:
@@ -136,3 +135,11 @@ class LiveTranslation:
         known = tokens[: max(0, len(tokens) - self._hide)]
         shown = self._pipeline.tokenizer.decode(known, skip_special_tokens=True)
         return len(commonprefix([text, shown]))
+
+
+def _join(translations: Sequence[str], segments: Sequence[Segment]) -> str:
+    """Return translations, each with the white space after its segment."""
+    text = ""
+    for translation, segment in zip(translations, segments, strict=True):
+        text += translation + segment.separator
+    return text

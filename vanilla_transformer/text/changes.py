@@ -113,7 +113,10 @@ def pair_segments(
     has_keys = any(segment.key is not None for segment in earlier)
     if has_keys:
         of_key = {segment.key: segment for segment in translation}
-        rows = [(segment, of_key[segment.key]) for segment in earlier if segment.key in of_key]
+        rows = []
+        for segment in earlier:
+            if segment.key in of_key:
+                rows.append((segment, of_key[segment.key]))
     else:
         rows = _pair_in_order(earlier, translation)
     if earlier and not rows and not has_keys:
@@ -132,26 +135,22 @@ def _pair_in_order(
     """
     if len(earlier) == len(translation):
         return list(zip(earlier, translation, strict=True))
-    sources, targets = (
-        [frozenset(_MARKS.findall(segment.written)) for segment in segments]
-        for segments in (earlier, translation)
-    )
+    sources, targets = _find_marks(earlier), _find_marks(translation)
     counts, others = Counter(sources), Counter(targets)
-    unique = {marks for marks in counts if marks and counts[marks] == others[marks] == 1}
-    places, others_places = (
-        [number for number, marks in enumerate(texts) if marks in unique]
-        for texts in (sources, targets)
-    )
+    number_of_marks = dict[frozenset[str], int]()
+    for number, marks in enumerate(targets):
+        if marks and counts[marks] == others[marks] == 1:
+            number_of_marks[marks] = number
+    numbers = list[int]()
+    for number, marks in enumerate(sources):
+        if marks in number_of_marks:
+            numbers.append(number)
+    unique = [sources[number] for number in numbers]
+    matcher = SequenceMatcher(None, unique, [*number_of_marks], autojunk=False)
     anchors = [(-1, -1)]
-    matcher = SequenceMatcher(
-        None,
-        [sources[number] for number in places],
-        [targets[number] for number in others_places],
-        autojunk=False,
-    )
-    for start, other, size in matcher.get_matching_blocks():
-        numbers = slice(start, start + size), slice(other, other + size)
-        anchors += zip(places[numbers[0]], others_places[numbers[1]], strict=True)
+    for start, _, size in matcher.get_matching_blocks():
+        for number in numbers[start : start + size]:
+            anchors.append((number, number_of_marks[sources[number]]))
     anchors.append((len(earlier), len(translation)))
     rows = list[tuple[Segment, Segment]]()
     for (low, other_low), (high, other_high) in pairwise(anchors):
@@ -161,6 +160,10 @@ def _pair_in_order(
         if high < len(earlier):
             rows.append((earlier[high], translation[other_high]))
     return rows
+
+
+def _find_marks(segments: Sequence[Segment]) -> list[frozenset[str]]:
+    return [frozenset(_MARKS.findall(segment.written)) for segment in segments]
 
 
 def _find_kept(segments: Sequence[Segment], earlier: Sequence[Segment]) -> list[int | None]:
@@ -204,8 +207,6 @@ def _similarity(one: set[str], other: set[str]) -> float:
 
 def describe_changes(changes: Sequence[Change], what: str) -> str:
     """Return a sentence with the numbers of kept, changed and new ones."""
-    kinds = [change.kind for change in changes]
-    counts = {kind: kinds.count(kind) for kind in (KEPT, CHANGED, NEW)}
-    return (
-        f"Kept {counts[KEPT]} of {len(kinds)} {what}; {counts[CHANGED]} changed, {counts[NEW]} new."
-    )
+    counts = Counter(change.kind for change in changes)
+    total = f"Kept {counts[KEPT]} of {len(changes)} {what}"
+    return f"{total}; {counts[CHANGED]} changed, {counts[NEW]} new."

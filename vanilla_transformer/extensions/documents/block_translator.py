@@ -106,7 +106,8 @@ class BlockTranslator:
         """
         sentences = [*self._split(block)]
         if block.earlier is None:
-            yield from ((start, sentence, None) for start, sentence in sentences)
+            for start, sentence in sentences:
+                yield start, sentence, None
             return
         sources, drafts = map(self._sentences_of, block.earlier)
         whole, are_paired = " ".join(drafts), len(sources) == len(drafts)

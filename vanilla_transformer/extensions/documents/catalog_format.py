@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from gettext import c2py
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 
@@ -36,6 +36,9 @@ from vanilla_transformer.text.xml_tree import DECLARATION
 
 from .message_format import LINE_BREAK, add_lines
 from .xliff_format import TargetLanguageError, check_direction
+
+if TYPE_CHECKING:
+    from translate.storage.base import TranslationUnit
 
 # Numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then
 # name
@@ -133,7 +136,7 @@ class CatalogDocument(Document):
         text += self._text[len(self._text.rstrip("\n")) :]
         return self._mark + text.replace("\n", self._line_end)
 
-    def _draft(self, number: int, positions: Sequence[int], before: Any, after: Any) -> None:
+    def _draft(self, number: int, positions: Sequence[int], before: str, after: str) -> None:
         """Let the blocks of a message know its earlier source and the translation of that."""
         sources, translations = strings_of(before), strings_of(after)
         for position in {*positions}:
@@ -232,12 +235,12 @@ def _build_block(text: str) -> Block:
     return add_lines(SpanBuilder(True), text, f"{LINE_BREAK}|{ACCELERATOR}").finish()
 
 
-def _segment(unit: Any) -> Segment:
+def _segment(unit: "TranslationUnit") -> Segment:
     text = " ".join(strings_of(unit.source))
     return Segment(text, f"{unit.getcontext()}\4{text}")
 
 
-def _previous_source(unit: Any) -> Any:
+def _previous_source(unit: "TranslationUnit") -> str:
     """Return the source of which a fuzzy message has the translation, if its tool noted it."""
     if not unit.isfuzzy():
         return ""
@@ -245,7 +248,7 @@ def _previous_source(unit: Any) -> Any:
     return unit.prev_source if element is None else element.findtext("oldsource", "")
 
 
-def _clear_previous(unit: Any) -> None:
+def _clear_previous(unit: "TranslationUnit") -> None:
     element = getattr(unit, "xmlelement", None)
     if element is None:
         unit.prev_source = unit.prev_context = ""

@@ -205,7 +205,7 @@ class ValuesDocument(MessageDocument):
             if len(entries.keys() & {*forms.values()}) > 1:
                 kind = "selectordinal" if name.endswith("_ordinal_") else "plural"
                 new = self._categories[kind]
-                missing = dict[str, Path]()
+                missing = dict[str, tuple[str, ...]]()
                 for form in new:
                     if forms[form] not in entries:
                         missing[form] = forms[form]

@@ -269,13 +269,18 @@ class SourceDocument(Document):
     @property
     def starts(self) -> list[int]:
         """Where each block is or, of a document within this one, where that is."""
-        starts = [place.start for place in self.places]
-        return starts + [start for start, *_, part in self.parts for _ in part.blocks]
+        starts = [block_place.start for block_place in self.places]
+        for start, *_, part in self.parts:
+            starts += [start] * len(part.blocks)
+        return starts
 
     def segments(self) -> list[Segment]:
-        written = [self.text[place.start : place.end] for place in self.places]
+        written = list[str]()
+        for block_place in self.places:
+            written.append(self.text[block_place.start : block_place.end])
         for *_, part in self.parts:
-            written += [segment.written for segment in part.segments()]
+            for segment in part.segments():
+                written.append(segment.written)
         keys: list[Key | None] = [None] * len(written)
         with suppress(UserError):  # a format without keys
             keys = self._find_keys()
@@ -287,7 +292,8 @@ class SourceDocument(Document):
         keys: list[Key | None] = [None] * len(self.blocks)
         rows = sorted(zip(self.starts, range(len(keys)), strict=True))
         for path, entry in self.read_entries().items():
-            first, last = (bisect_left(rows, (edge,)) for edge in entry.value)
+            start, end = entry.value
+            first, last = bisect_left(rows, (start,)), bisect_left(rows, (end,))
             if not entry.is_group:
                 for index in range(first, last):
                     keys[rows[index][1]] = path, index - first, last - first

@@ -26,17 +26,19 @@ class UpdatedDocument(Document):
     def __init__(self, source: Document, *previous: Document):
         self._source, self.directions = source, source.directions
         self._changes = source.update(*previous)
-        rows = enumerate(source.blocks)
-        self._numbers = [number for number, block in rows if block.written is None]
-        self.blocks = [source.blocks[number] for number in self._numbers]
+        self._numbers, self.blocks = list[int](), list[Block]()
+        for number, block in enumerate(source.blocks):
+            if block.written is None:
+                self._numbers.append(number)
+                self.blocks.append(block)
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         rows = [*self._source.blocks]
         for number, block in zip(self._numbers, blocks, strict=True):
             rows[number] = block
-        doubts = {self._numbers[number]: names for number, names in self.doubts.items()}
-        self._source.doubts = doubts
+        for number, names in self.doubts.items():
+            self._source.doubts[self._numbers[number]] = names
         text = self._source.render(rows)
         counts = describe_changes(self._changes, "segments")
         self.summary = f"{counts} {self._source.summary}".rstrip()

@@ -33,8 +33,11 @@ def comparable_units(text: str) -> list[str]:
     ranges = find_protected(text)
     text, _ = mask(text, ranges, [f" {_NUMBER} "] * len(ranges))
     text = normalize("NFC", text.casefold())
-    units = [text[start:end] for start, end in split_units(text)]
-    return [_NUMBER if unit.isdecimal() else unit for unit in units]
+    units = []
+    for start, end in split_units(text):
+        unit = text[start:end]
+        units.append(_NUMBER if unit.isdecimal() else unit)
+    return units
 
 
 def edit_distance(units: Sequence[str], others: Sequence[str]) -> int:

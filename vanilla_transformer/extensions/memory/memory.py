@@ -149,8 +149,10 @@ class TranslationMemory:
                 is_exact = is_faithful(source, target)
                 return Match(source, target, EXACT if is_exact else _MOST_SIMILAR)
             self._index_new()
-            similar = [index.find(source) for index in self._indexes]
-            source, similarity = max(similar, key=itemgetter(1), default=("", 0.0))
+            similar = [("", 0.0)]
+            for index in self._indexes:
+                similar.append(index.find(source))
+            source, similarity = max(similar, key=itemgetter(1))
             if not similarity:
                 return None
             return Match(source, self._targets[source], min(similarity, _MOST_SIMILAR))
@@ -177,8 +179,11 @@ def is_faithful(source: str, target: str) -> bool:
     """Return whether a translation has the numbers of its source, maybe in words or with other
     separators, and its placeholders, URLs and so on.
     """
-    protected = [source[start:end] for start, end in find_protected(source)]
-    kept = [text for text in protected if kind_of(text) != "number"]
+    kept = []
+    for start, end in find_protected(source):
+        text = source[start:end]
+        if kind_of(text) != "number":
+            kept.append(text)
     return locate(kept, target) is not None and not has_other_numbers(source, target)
 
 
@@ -188,9 +193,12 @@ def _values(text: str) -> list[str]:
 
 def _find_values(text: str) -> list[Range]:
     """Return where a text has numbers, placeholders and so on."""
-    ranges = find_protected(text)
-    numbers = (match.span() for match in _NUMBER.finditer(text))
-    return merge([*ranges, *(number for number in numbers if not overlapping(number, ranges))])
+    protected = find_protected(text)
+    ranges = [*protected]
+    for match in _NUMBER.finditer(text):
+        if not overlapping(match.span(), protected):
+            ranges.append(match.span())
+    return merge(ranges)
 
 
 def _split(source: str, target: str) -> dict[str, str]:
@@ -224,9 +232,11 @@ def as_memory(value: object, direction: Direction = NO_DIRECTION) -> Translation
         kinds = "paths of files, a mapping of sources to translations, or a list of pairs"
         raise UserError(f"`memory` must be {kinds}, got {type(value).__name__}.")
     if entries and all(isinstance(entry, str | Path) for entry in entries):
-        facts = [os.stat(path) for path in entries]
-        versions = tuple((fact.st_size, fact.st_mtime_ns) for fact in facts)
-        return _read_files(tuple(map(str, entries)), versions, Direction(*direction))
+        versions = list[tuple[int, int]]()
+        for path in entries:
+            facts = os.stat(path)
+            versions.append((facts.st_size, facts.st_mtime_ns))
+        return _read_files(tuple(map(str, entries)), tuple(versions), Direction(*direction))
     for pair in entries:
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
         if not is_pair or not all(isinstance(text, str) for text in pair):

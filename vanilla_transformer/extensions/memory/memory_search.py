@@ -59,9 +59,8 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
         if searched:
             rows |= zip(searched, decode([*searched.values()], options, report), strict=True)
         for number, match in similar.items():
-            answers = rows[number]
-            similarity = match.similarity
-            rows[number] = [answer._replace(similarity=similarity) for answer in answers]
+            for rank, answer in enumerate(rows[number]):
+                rows[number][rank] = answer._replace(similarity=match.similarity)
         for number, translation in exact.items():
             others = sorted(rows.get(number, []), key=lambda other: other.text == translation.text)
             rows[number] = [translation, *others][: options.count]

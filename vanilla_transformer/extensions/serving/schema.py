@@ -147,8 +147,8 @@ class TranslationRequest(_Entries):
         constraints = _column(options, "constraints", texts)
         prefixes = _column(options, "target_prefix", texts)
         drafts = _column(options, "draft", texts)
-        if drafts is not None:
-            drafts = [draft or "" for draft in drafts]
+        for number, draft in enumerate(drafts or ()):
+            drafts[number] = draft or ""
         if self.format != TEXT:
             if "format" not in known:
                 raise OptionError("This service translates no documents. Leave `format` out.")
@@ -175,9 +175,9 @@ def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | No
     value = options.get(name)
     if value is None:
         return None
-    kind, place = _KINDS.get(name, str), ""
+    kind, of_text = _KINDS.get(name, str), ""
     if name == "constraints":
-        place = " for a text"
+        of_text = " for a text"
     count = len(texts) if isinstance(texts, list) else 0
     is_one_row = kind is list and isinstance(value[0], str)
     is_shared = isinstance(value, str) or is_one_row
@@ -187,7 +187,7 @@ def _column(options: Mapping[str, Any], name: str, texts: Any) -> list[Any] | No
         raise OptionError(f"{requirement}, but there are {len(rows)} for {count} texts.")
     for row in rows:
         if not isinstance(row, kind):
-            raise OptionError(f"{requirement}, got {row!r}{place}.")
+            raise OptionError(f"{requirement}, got {row!r}{of_text}.")
     return rows
 
 

@@ -63,6 +63,8 @@ from .schema import TranslationRequest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from vanilla_transformer.extensions.memory.suggestions import Suggestions
+
 # Paths of the interface of LibreTranslate.
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings", "/suggest")
 # Entries of LibreTranslate by ours.
@@ -120,7 +122,7 @@ def create_service_of(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    suggestions: Any = None,
+    suggestions: "Suggestions | None" = None,
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -489,7 +491,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def add_suggestions(
     service: FastAPI,
     translator: "_Translator",
-    suggestions: Any,
+    suggestions: "Suggestions",
     processes: DocumentProcesses,
 ) -> None:
     """Add the paths by which clients suggest translations, list their suggestions and delete
@@ -542,7 +544,7 @@ class _Translator:
     models: Models
     limits: Limits
     detect: DetectLanguages | None
-    suggestions: Any = None
+    suggestions: "Suggestions | None" = None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for

@@ -19,8 +19,9 @@ def distance_by_table(units, others):
     row = [*range(len(others) + 1)]
     for number, unit in enumerate(units, 1):
         last, row = row, [number]
-        for place, other in enumerate(others):
-            row.append(min(last[place + 1] + 1, row[place] + 1, last[place] + (unit != other)))
+        for column, other in enumerate(others):
+            changed = last[column] + (unit != other)
+            row.append(min(last[column + 1] + 1, row[column] + 1, changed))
     return row[-1]
 
 
@@ -43,7 +44,7 @@ def test_index_finds_the_most_similar_text(monkeypatch, most_counted):
     )
     generator = random.Random(0)
     texts = [" ".join(draw(generator, WORDS, 11)) for _ in range(300)]
-    index, found = FuzzyIndex(texts), 0
+    index, similar_texts = FuzzyIndex(texts), 0
     for _ in range(300):
         units = draw(generator, [*WORDS, "z"], 11)
         similarities = []
@@ -55,9 +56,9 @@ def test_index_finds_the_most_similar_text(monkeypatch, most_counted):
         if max(similarities) < LEAST_SIMILARITY:
             assert (text, similarity) == ("", 0)
         else:
-            found += 1
+            similar_texts += 1
             assert similarities[texts.index(text)] == similarity == max(similarities)
-    assert found > 20
+    assert similar_texts > 20
 
 
 def test_index_without_units_finds_nothing():

@@ -3,11 +3,13 @@ Write a trained model into the repository: weights in bfloat16, which load as fl
 of the code.
 
     vanilla-transformer train tatoeba_en_de
-    python tools/write_model.py runs/tatoeba_en_de models/en-de \
+    vanilla-transformer train phrases.yaml --init_from runs/tatoeba_en_de --output_dir runs/phrases
+    python tools/write_model.py runs/phrases models/en-de \
         --source data/tatoeba-deu-eng/test.en --target data/tatoeba-deu-eng/test.de \
         --name "Tatoeba test set" --facts tatoeba_en_de
 
-The model is scored as it is stored.
+The model is scored as it is stored. `phrases.yaml` is the second recipe of the model's card;
+the tool writes the last recipe only.
 """
 
 import argparse

@@ -37,8 +37,10 @@ class UpdatedDocument(Document):
         rows = [*self._source.blocks]
         for number, block in zip(self._numbers, blocks, strict=True):
             rows[number] = block
+        doubts = dict[int, Sequence[str]]()
         for number, names in self.doubts.items():
-            self._source.doubts[self._numbers[number]] = names
+            doubts[self._numbers[number]] = names
+        self._source.doubts = doubts
         text = self._source.render(rows)
         counts = describe_changes(self._changes, "segments")
         self.summary = f"{counts} {self._source.summary}".rstrip()

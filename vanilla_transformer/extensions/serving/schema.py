@@ -147,8 +147,8 @@ class TranslationRequest(_Entries):
         constraints = _column(options, "constraints", texts)
         prefixes = _column(options, "target_prefix", texts)
         drafts = _column(options, "draft", texts)
-        for number, draft in enumerate(drafts or ()):
-            drafts[number] = draft or ""
+        if drafts is not None:
+            drafts = [draft or "" for draft in drafts]
         if self.format != TEXT:
             if "format" not in known:
                 raise OptionError("This service translates no documents. Leave `format` out.")

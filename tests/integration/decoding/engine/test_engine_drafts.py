@@ -226,6 +226,16 @@ def test_engine_prefers_a_draft_by_as_much_as_its_bias():
         assert hypothesis.tokens == [token]
 
 
+def test_engine_without_a_bias_prefers_no_token_of_a_draft_among_equal_ones():
+    model = model_of(tie_word_embeddings=False)
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+    plain, drafted = engines(model, max_new_tokens=3)
+    expected = plain.decode(SOURCES)
+    drafts = [DecodeRequest(source, draft=[7, 30, 8]) for source in SOURCES]
+    assert_same(drafted.decode(drafts), expected)
+
+
 def test_engine_keeps_forbidden_tokens_of_a_draft_with_a_bias_forbidden():
     _, drafted = engines(model_of(), max_new_tokens=12, suppress_tokens=[7, 30])
     request = DecodeRequest(SOURCES[0], draft=[7, 30, 7, 7], draft_bias=0.5)

@@ -19,7 +19,9 @@ from vanilla_transformer.training.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[3]
 # They have their own tests.
-OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py")}
+OTHERS = {
+    ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py", "live_captions.py")
+}
 SCRATCH = ROOT / "examples" / "train_from_scratch.py"  # without flags of a trainer
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS - {SCRATCH})
 SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none"]
@@ -187,6 +189,15 @@ def test_time_series_forecasting_beats_repeating_the_last_value(run, tmp_path):
     values = re.findall(r"([\d.]+) by (?:the model|repeating)", said)
     forecast, repeated = map(float, values)
     assert forecast < 0.75 * repeated
+
+
+def test_live_captions_follows_the_words_of_cues(run, model, tmp_path):
+    captions = tmp_path / "a.vtt"
+    captions.write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nA <b>man</b>.\n\nNOTE x\n")
+    printed = run("live_captions.py", ["--model", model, "--captions", captions, "--hide", "1"])
+    assert printed.endswith("\n") and "<b>" not in printed
+    names = runpy.run_path(str(ROOT / "examples" / "live_captions.py"))
+    assert [*names["read_words"](captions.read_text())] == [(1.0, "A"), (1.5, "man.")]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -1,16 +1,11 @@
 """What did not change since an earlier version keeps its translation, and the rest has a draft."""
 
+from io import BytesIO
+from zipfile import ZipFile
+
 import pytest
 
 from tests.document_translation import by_texts, shout
-from tests.extensions.documents.unit.test_zip_format import (
-    BOLD,
-    DOCUMENT,
-    pack,
-    paragraph,
-    run,
-    unpack,
-)
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import (
@@ -18,6 +13,26 @@ from vanilla_transformer.extensions.documents import (
     parse_document,
     translate_document,
 )
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+DOCUMENT = f'<w:document xmlns:r="r" xmlns:w="{W}"><w:body>%s</w:body></w:document>'
+BOLD = "<w:rPr><w:b/></w:rPr>"
+
+
+def pack(content):
+    """Return the text of a DOCX."""
+    file = BytesIO()
+    with ZipFile(file, "w") as archive:
+        archive.writestr("word/document.xml", content)
+    return file.getvalue().decode("latin-1")
+
+
+def run(text, properties=""):
+    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def paragraph(*runs):
+    return f'<w:p><w:pPr><w:jc w:val="left"/></w:pPr>{"".join(runs)}</w:p>'
 
 
 def update(source, form, *previous, existing=None):
@@ -126,10 +141,7 @@ def test_changed_messages_of_an_existing_translation_are_translated_again():
 
 def test_paragraphs_of_docx_keep_the_runs_of_their_translation():
     def document(*paragraphs):
-        content = DOCUMENT % "".join(paragraphs)
-        return pack(
-            ("word/document.xml", content.replace("<w:document ", '<w:document xmlns:r="r" '))
-        )
+        return pack(DOCUMENT % "".join(paragraphs))
 
     image = '<w:r><w:drawing r:id="rId{}"/></w:r>'
     first = paragraph(run("One "), run("dog", BOLD), run(" runs"))
@@ -148,7 +160,7 @@ def test_paragraphs_of_docx_keep_the_runs_of_their_translation():
         paragraph(run("A "), image.format(1), run("picture")),
     )
     text, drafts, summary = update(source, "docx", earlier, translation)
-    content = unpack(text).read("word/document.xml").decode()
+    content = ZipFile(BytesIO(text.encode("latin-1"))).read("word/document.xml").decode()
     assert kept in content
     assert 'rId1"' in content and 'rId2"' not in content
     assert drafts == {"New words": None, "A picture": "Ein Bild"}

@@ -2,20 +2,18 @@
 
 import sys
 import tracemalloc
-from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED
 
 import pytest
 
 from tests.document_translation import copy, reverse, shout, translate_document
+from tests.office_files import BOLD, DOCUMENT, pack, paragraph, run, unpack
 from tests.sweeps import sample
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document
 from vanilla_transformer.text.languages import Direction
 
-W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-DOCUMENT = f'<?xml version="1.0"?>\n<w:document xmlns:w="{W}"><w:body>%s</w:body></w:document>'
 DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
 SLIDE = (
     '<p:sld xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
@@ -28,22 +26,6 @@ CONTENT = (
     'xmlns:c="http://purl.org/dc/elements/1.1/">%s</o:document-content>'
 )
 NOT_UTF_8 = bytes(range(256))
-
-
-def pack(*members):
-    """Return the text of a zip of members that are stored, and deflated if their names end with
-    `.xml`.
-    """
-    file = BytesIO()
-    with ZipFile(file, "w") as archive:
-        for name, content in members:
-            kind = ZIP_DEFLATED if name.endswith(".xml") else ZIP_STORED
-            archive.writestr(name, content, kind)
-    return file.getvalue().decode("latin-1")
-
-
-def unpack(text):
-    return ZipFile(BytesIO(text.encode("latin-1")))
 
 
 # Format → its member that is translated, and its beginning, in which `%s` stands for the
@@ -67,15 +49,6 @@ def translated(format, paragraphs, translate=shout):
     return member[len(before) : len(member) - len(after)]
 
 
-def run(text, properties=""):
-    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
-
-
-def paragraph(*runs):
-    return f'<w:p><w:pPr><w:jc w:val="left"/></w:pPr>{"".join(runs)}</w:p>'
-
-
-BOLD = "<w:rPr><w:b/></w:rPr>"
 ENGLISH = '<w:rPr><w:noProof/><w:lang w:val="en-US"/></w:rPr>'
 TAB, BEGIN = "<w:r><w:tab/></w:r>", '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
 CODE = '<w:r><w:instrText>PAGE x</w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'

@@ -52,7 +52,7 @@ def warning_finder(
         for link in links:
             unlinked.difference_update(range(link.source_start, link.source_end))
         if any(source[at].isalnum() for at in unlinked):
-            aligned_end = 0  # the last word may translate what has no link, as a verb in German
+            aligned_end = 0  # the last word may translate a word without a link, as a German verb
         is_spelled = source.isupper() and is_spelled_out(source)
         known = (limits, options.get("glossary"), language or trained.source)
         return find_warnings(source, text, *known, is_spelled, aligned_end)

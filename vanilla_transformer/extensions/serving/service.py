@@ -63,7 +63,6 @@ from .schema import TranslationRequest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from vanilla_transformer.extensions.memory.suggestions import Suggestions
 
 # Paths of the interface of LibreTranslate.
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings", "/suggest")
@@ -122,7 +121,7 @@ def create_service_of(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
     hosts: Sequence[str] = ("*",),
-    suggestions: "Suggestions | None" = None,
+    suggestions: Any = None,
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -491,7 +490,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def add_suggestions(
     service: FastAPI,
     translator: "_Translator",
-    suggestions: "Suggestions",
+    suggestions: Any,
     processes: DocumentProcesses,
 ) -> None:
     """Add the paths by which clients suggest translations, list their suggestions and delete
@@ -544,7 +543,7 @@ class _Translator:
     models: Models
     limits: Limits
     detect: DetectLanguages | None
-    suggestions: "Suggestions | None" = None
+    suggestions: Any = None
 
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for

@@ -206,8 +206,6 @@ def write_messages():
 
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
-    for name, text in {"": "A.\n\nTwo dogs.\n", ".old": "A.\n", ".old.de": "Ein Hund!\n"}.items():
-        Path(f"page{name}.md").write_text(text)
     Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
     write_messages()
     command = ["convert", "runs/mine", "runs/fast", "--target_format", "ctranslate2"]
@@ -340,6 +338,11 @@ def prepare_memory(monkeypatch):
     Path("memory.tmx").write_text(f"<tmx version='1.4'><body>{unit}</body></tmx>")
     Path("messages.po").write_text(PO_HEADER + 'msgid "Cat."\nmsgstr "Katze."\n')
     Path("text.en").write_text("Dog.\nCat.\n")
+    for name, text in {"": "A.\n\nTwo dogs.\n", ".old": "A.\n", ".old.de": "Ein Hund!\n"}.items():
+        Path(f"page{name}.md").write_text(text)
+    Path("source.txt").write_text("The child sleeps.\nA man.\n")
+    Path("old_translation.txt").write_text("Das Kind schläft.\n\n")
+    Path("old_source.txt").write_text("The child sleeps.\n\n")
     Path("corrections").mkdir()
     log = Suggestions("corrections").log("key")
     for source, target in zip(read_lines("train.en"), read_lines("train.de"), strict=True):
@@ -358,8 +361,6 @@ def prepare_training(monkeypatch):
 def prepare_translate(monkeypatch):
     Path("source.txt").write_text("The child sleeps.\nA man.\n")
     Path("prefixes.txt").write_text("Das Kind\n\n")
-    Path("old_translation.txt").write_text("Das Kind schläft.\n\n")
-    Path("old_source.txt").write_text("The child sleeps.\n\n")
     Path("text.en").write_text("A man.\tEin Mann\n")
 
 
@@ -415,7 +416,6 @@ def check_distill(names, printed):
 
 
 def check_documents(names, printed):
-    assert Path("page.de.md").read_text().startswith("Ein Hund!\n\n")
     project = Path("project.de.sdlxliff").read_text()
     assert "<source>Dogs.</source><target state=" in project
     assert "#, fuzzy" in Path("messages.de.po").read_text()
@@ -428,6 +428,11 @@ def check_documents(names, printed):
     sentences = [Sentence("Two dogs run.", "", ()), Sentence("A man.", "", ())]
     (first, second) = names["translate_by_ctranslate2"](sentences)
     assert first.text != second.text and second.text
+
+
+def check_memory(names, printed):
+    assert Path("page.de.md").read_text().startswith("Ein Hund!\n\n")
+    assert "Der Hund rennt. 1.0" in printed
 
 
 def check_evaluate(names, printed):
@@ -528,14 +533,14 @@ PAGES: dict[str, Page] = {
     "decoder_only_and_encoder_only": (0, None, prints("Where is the ")),
     "decoding": (0, None, None),
     "distill": (5, prepare_distill, check_distill),
-    "documents": (4, prepare_documents, check_documents),
+    "documents": (3, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "localize_software": (10, prepare_localize, check_localize),
     "long_sequences": (0, None, has_memory),
     "many_languages": (3, prepare_languages, prints("fr-de")),
-    "memory": (4, prepare_memory, prints("Der Hund rennt. 1.0")),
+    "memory": (8, prepare_memory, check_memory),
     "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (9, prepare_pocket, check_pocket),
     "quickstart": (5, prepare_training, None),
@@ -544,7 +549,7 @@ PAGES: dict[str, Page] = {
     "serve": (8, prepare_serve, prints("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
     "train_on_your_own_data": (6, prepare_training_with_pictures, check_training),
-    "translate": (11, prepare_translate, None),
+    "translate": (8, prepare_translate, None),
     "use_from_transformers": (0, None, prints("trainable params")),
 }
 

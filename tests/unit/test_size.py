@@ -12,19 +12,19 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2470,
-    "vanilla_transformer/cli": 1562,
+    "vanilla_transformer/cli": 1568,
     "vanilla_transformer/data": 3217,
-    "vanilla_transformer/decoding": 7452,
+    "vanilla_transformer/decoding": 7464,
     "vanilla_transformer/evaluation": 1118,
-    "vanilla_transformer/extensions": 12371,
+    "vanilla_transformer/extensions": 12425,
     "vanilla_transformer/publishing": 917,
-    "vanilla_transformer/text": 1225,
+    "vanilla_transformer/text": 1237,
     "vanilla_transformer/training": 3127,
     "vanilla_transformer/files": 952,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 44029,
+    "tests": 44125,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -92,6 +92,18 @@ def test_engine_finds_the_same_with_each_draft(seed):
         assert_same(drafted.decode(requests), expected)
 
 
+def test_engine_ends_targets_where_they_end_without_a_draft():
+    model = model_of(lm_head_bias=True)
+    with torch.no_grad():
+        model.lm_head.bias[EOS] = 9.0
+    plain, drafted = engines(model, max_new_tokens=20, min_new_tokens=6)
+    expected = plain.decode(SOURCES)
+    assert all(row[0].tokens[-1] == EOS for row in expected)
+    for kind in KINDS:
+        requests = requests_of(expected, SOURCES, [kind] * len(SOURCES))
+        assert_same(drafted.decode(requests), expected)
+
+
 tokens_of_any_draft = st.lists(st.integers(0, VOCAB - 1), max_size=30)
 
 
@@ -174,7 +186,8 @@ def test_engine_reads_the_right_part_of_a_draft_at_once(kind):
     options = {"max_new_tokens": 20, "min_new_tokens": 20, "no_repeat_ngram_size": 1}
     plain, drafted = engines(model_of(), **options)
     expected, passes = plain.decode(SOURCES[:1]), count_passes(drafted)
-    assert_same(drafted.decode(requests_of(expected, SOURCES[:1], [kind])), expected)
+    requests = requests_of(expected, SOURCES[:1], [kind])
+    assert_same(drafted.decode(requests), expected)
     assert len(passes) <= PASSES[kind]
     assert {shape[1] for shape in passes} <= {1, *WIDTHS}
 
@@ -197,10 +210,12 @@ def test_engine_changes_a_target_toward_a_draft_by_its_bias():
     (expected,) = plain.decode(SOURCES[:1])
     draft = expected[0].tokens[:3] + [7, 30, 8, 11]
     request = DecodeRequest(SOURCES[0], draft=draft)
-    outputs = []
+    outputs, passes = [], count_passes(drafted)
     for bias in (0.0, 0.001, 0.5):
+        passes.clear()
         ((hypothesis,),) = drafted.decode([request._replace(draft_bias=bias)])
         outputs.append(hypothesis.tokens)
+    assert len(passes) == 5  # the draft and a token after it, and four more tokens
     assert outputs[0] == outputs[1] == expected[0].tokens
     assert outputs[2][: len(draft)] == draft != outputs[0][: len(draft)]
     # The log-probabilities are the model's.

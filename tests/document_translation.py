@@ -159,9 +159,9 @@ def translate_document(text, format, translate, splitter, direction=None, column
     return documents.translate_document(text, format, translate, splitter, **further)
 
 
-def update_document(text, format, earlier, translation, direction=NO_DIRECTION):
+def update_document(text, format, earlier, translation, direction=NO_DIRECTION, columns=""):
     """Return a document that did not change with what its translation has, without a model."""
     previous = earlier, translation
-    document = documents.parse_document(text, format, direction, previous=previous)
+    document = documents.parse_document(text, format, direction, previous=previous, columns=columns)
     assert document.blocks == []
     return document.render([])

@@ -16,7 +16,7 @@ STATEMENTS = {
     "vanilla_transformer/data": 3217,
     "vanilla_transformer/decoding": 7464,
     "vanilla_transformer/evaluation": 1118,
-    "vanilla_transformer/extensions": 12425,
+    "vanilla_transformer/extensions": 12428,
     "vanilla_transformer/publishing": 917,
     "vanilla_transformer/text": 1237,
     "vanilla_transformer/training": 3127,
@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 44125,
+    "tests": 44148,
 }
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 

@@ -494,7 +494,7 @@ MISTAKES = {
     ),
     "translate model --join_lines auto --json": r"With `--format wrapped \(by --join_lines\)` there is one",
     "translate model --join_lines yes --constraint x": r"--constraint is .*, but `--format` is wrapped \(by",
-    "translate model --join_lines auto --engine ray --input a --output b": "without samples, --fail_on_warnings and --format",
+    "translate model --join_lines auto --engine ray --input a --output b": "without samples, --fail_on_warnings, --previous and --format",
     "score model --source a.en --target a.de --output ./a.en": "must be another file than the inputs",
     "score model --source a.en --target a.de --output link": "must be another file than the inputs",
     "score model --source a.en --target a.de --output theirs.tsv": (

@@ -29,6 +29,7 @@ MARIAN = ["model", "out", "--target_format", "marian", "--sentences", "a.en"]
 RERANKING = ["model", "--rerank_reverse", "model", *TEXT]
 REPORT = f"{PACKAGE}.extensions.quality.language_check.LanguageReport"
 TOKENIZER = "tokenizers.Tokenizer.train_from_iterator"
+SUGGESTIONS = f"{PACKAGE}.extensions.memory.suggestions.read_suggestions"
 CARD = f"{PACKAGE}.publishing.card.ModelCard.from_template"
 FILES = f"{PACKAGE}.publishing.checks.publishable_files"
 # Words of each command, and what it calls in the middle.
@@ -65,6 +66,7 @@ MIDDLE = {
     "clean-corpus": (TRAINING[:8], f"{PACKAGE}.data.prepare_data.load_cached_texts"),
     "back-translate": (["model", "--input", "a.de", "--output", "out.tsv"], ENCODER),
     "check-language": (["a.en", "a.de"], REPORT),
+    "export-memory": (["log", "--output", "out.tmx"], SUGGESTIONS),
     "convert": (MARIAN, ENCODER),
     "serve": (["model", "--port", "0"], "uvicorn.Config"),
 }

@@ -133,7 +133,7 @@ DIFFER = {
 NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head"}
 NONE |= {"render-card", "push-to-hub", "download-data", "write-corpus", "train-tokenizer"}
 NONE |= {"write-alignments", "clean-corpus", "check-language"}
-NONE |= {"convert", "compile", "compare-runs"}
+NONE |= {"convert", "compile", "compare-runs", "export-memory"}
 
 
 def test_each_command_is_in_one_table():

@@ -64,6 +64,7 @@ LINES = {
 # `compile` reads text to measure, and `evaluate-directions` files whose names begin with --text.
 OTHERS = {"average-checkpoints", "demo", "push-to-hub", "create-space", "download-data", "compile"}
 OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions", "compare-runs"}
+OTHERS |= {"export-memory"}
 
 
 def pipe_of(name):

@@ -31,7 +31,7 @@ def test_step_of_ensemble_computes_the_logarithm_of_mean_probabilities():
         probabilities.append(logits.double().softmax(-1))
     memories = [SlotMemory.empty(model, 1, 2, 4) for model in models]
     with NoHostReads():
-        logarithms = step._logits(state, state.ancestors, memories)
+        logarithms = step._logits(*inputs, memories)
     mean = 0.75 * probabilities[0] + 0.25 * probabilities[1]
     torch.testing.assert_close(logarithms.double(), mean.log(), rtol=0, atol=1e-5)
 

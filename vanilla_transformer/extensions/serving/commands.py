@@ -418,6 +418,9 @@ def _wrap(
     if glossary is not None:
         find_term_mode(None, known)  # refuses a model that knows no terms
     usual_languages = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
+    warning_limits = WarningLimits()
+    if options.suggestions is not None:  # which are checked
+        warning_limits = WarningLimits.from_config(translate.model.config)
     return LoadedModel(
         translate_with(translate, documents, usual_languages, spoken, glossary),
         count_tokens_with(translate.tokenizer),
@@ -425,5 +428,5 @@ def _wrap(
         lambda: translate.is_compiled,
         documents,
         memory,
-        WarningLimits.from_config(translate.model.config),
+        warning_limits,
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.harness import BenchmarkArguments, read_arguments
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
+from vanilla_transformer.text.translation_warnings import is_label
 
 SHOWN = 12  # examples of each warning
 
@@ -38,14 +39,6 @@ def main(arguments: Sequence[str]) -> None:
             shown = [example for example in examples if example[0] == name]
             for _, one, other in shown[:SHOWN]:
                 print(f"{'':24} {one} | {other}")
-
-
-def is_label(source: str) -> bool:
-    """Return whether a source is a title or a label, for which there is the warning `ending`."""
-    from vanilla_transformer.text.translation_warnings import _LABEL_WORDS
-    from vanilla_transformer.text.units import split_words
-
-    return source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
 
 
 def warn(path: str, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, list[str]]]:

@@ -1,4 +1,4 @@
-"""What changed between two versions of a text, segment by segment."""
+"""Find what changed between two versions of a text, segment by segment."""
 
 import re
 from bisect import bisect_left
@@ -12,16 +12,12 @@ from typing import NamedTuple
 from vanilla_transformer.errors import UserError
 
 KEPT, CHANGED, NEW = "kept", "changed", "new"
-# Preference for the words of the earlier translation of a segment that changed. A `not` that is
-# added to its source survives it.
+# Preference for the words of an earlier translation, or of one of a similar text. A `not` that is
+# added to the source survives it.
 DRAFT_BIAS = 0.2
 _LEAST = 0.4  # of the trigrams of two versions of a text are the same
 _NEAR = 8  # segments before and after a position, one of which may be the earlier version
-
-
 Key = tuple[tuple[str, ...], int, int]
-
-
 # Parts of a text that its translation has, too
 _MARKS = re.compile(
     r"`[^`\n]+`|https?://[^\s()\"<>]+|\{[^{}\n]*+\}|\([^()\s]+\)|</?[A-Za-z][\w-]*+|#[\w-]+|\d+"

@@ -173,13 +173,16 @@ def find_warnings(
         warnings.append("language")
     if is_spelled and source.isupper() and source not in translation:
         warnings.append("capitals")
-    count = len(split_words(source))
-    is_label = source.rstrip()[-1:].isalnum() and count <= _LABEL_WORDS
     last = "".join(translation[aligned_end:].split()[-1:])
-    is_longer = is_label and len(split_words(translation)) > count
+    is_longer = is_label(source) and len(split_words(translation)) > len(split_words(source))
     if is_longer and aligned_end and last.isalpha():
         warnings.append("ending")
     return warnings
+
+
+def is_label(source: str) -> bool:
+    """Return whether a source is a title or a label: short, without a final sign."""
+    return source.rstrip()[-1:].isalnum() and len(split_words(source)) <= _LABEL_WORDS
 
 
 def describe_warnings(names: Iterable[str]) -> str:

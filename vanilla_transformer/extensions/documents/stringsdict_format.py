@@ -27,11 +27,12 @@ class StringsDictDocument(MarkupDocument):
         for index, token in enumerate(self.tokens):
             if token.kind == "open":
                 opened.append(index)
-        first_two = opened[:2]
-        names = [self.tokens[index].name for index in first_two]
+            if len(opened) == 2:
+                break
+        names = [self.tokens[index].name for index in opened]
         if names != ["plist", "dict"]:
             raise UserError("A property list must be a <dict> in <plist>.")
-        self.root = first_two[1]
+        self.root = opened[1]
         categories = plural_categories(direction.target)
         # The key before a text, and the texts and the type of the variable that they are of
         key, texts, kind = 0, dict[str, Range](), ""

@@ -14,12 +14,11 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.sentences import Decode, Draft, Report, Sentence
 from vanilla_transformer.decoding.token_texts import Token
 from vanilla_transformer.decoding.translations import Translation
+from vanilla_transformer.text.changes import DRAFT_BIAS
 from vanilla_transformer.text.languages import find_direction
 from vanilla_transformer.text.protection import locate
 
 from .memory import EXACT, Match, TranslationMemory, as_memory
-
-DRAFT_BIAS = 0.2
 
 
 def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bool) -> Decode:

@@ -24,7 +24,7 @@ from .translations import Translation
 
 
 class Draft(NamedTuple):
-    """What the translation of a sentence may be, and the preference for it, see `draft_bias`."""
+    """A translation that may be the right one of a sentence, and the preference for its words."""
 
     text: str
     bias: float = 0.0
@@ -44,7 +44,7 @@ class Sentence(NamedTuple):
             prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
         kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
-        draft: What its translation may be, which a search checks.
+        draft: A translation that may be right, which the search checks.
     """
 
     text: str

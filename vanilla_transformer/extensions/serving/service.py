@@ -63,7 +63,6 @@ from .schema import TranslationRequest
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
 # Paths of the interface of LibreTranslate.
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings", "/suggest")
 # Entries of LibreTranslate by ours.

@@ -1,4 +1,4 @@
-"""What did not change since an earlier version keeps its translation, and the rest has a draft."""
+"""Unchanged segments keep their earlier translation, and changed ones get it as a draft."""
 
 from io import BytesIO
 from zipfile import ZipFile

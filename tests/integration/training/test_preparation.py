@@ -36,7 +36,7 @@ class Messages(logging.Handler):
 
 
 def connect(rank, folder):
-    """Connect the processes anew, with a short time-out."""
+    """Connect the processes again, with a short time-out."""
     torch.distributed.destroy_process_group()
     options = {"store": torch.distributed.FileStore(f"{folder}/{TIMEOUT}", 2), "timeout": TIMEOUT}
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2, **options)

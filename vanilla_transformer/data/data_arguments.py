@@ -205,6 +205,11 @@ class DataArguments(Schema, frozen=True):
         "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes "
         "of a run. By default a subfolder of the cache of `datasets`.",
     )
+    verify_cache: bool = changeable(
+        False,
+        "Hash the text and all files of the cache that are used. By default a file whose size and "
+        "time are as recorded is not read again.",
+    )
 
     @property
     def languages(self) -> dict[str, Any]:

@@ -102,8 +102,11 @@ class Drafts(SearchFeature):
         return torch.where(is_preferred, preferred, tokens)
 
     def end_step(self, state: "SearchState", memory: DraftMemory) -> None:
-        """Go on in the draft if its next token was chosen. Otherwise find the place again: after the
-        longest end of the target, and of equal ones after the last.
+        """
+        Go on in the draft if its next token was chosen.
+
+        Otherwise find the place again: after the longest end of the target, and of equal ones after
+        the last.
         """
         room, device = memory.tokens.shape[1], memory.tokens.device
         next_places = memory.places + 1

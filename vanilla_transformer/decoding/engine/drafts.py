@@ -103,7 +103,7 @@ class Drafts(SearchFeature):
 
     def end_step(self, state: "SearchState", memory: DraftMemory) -> None:
         """
-        Go on in the draft if its next token was chosen.
+        Continue in the draft if its next token was chosen.
 
         Otherwise find the place again: after the longest end of the target, and of equal ones after
         the last.

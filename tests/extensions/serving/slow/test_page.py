@@ -287,7 +287,7 @@ def test_page_sends_the_chosen_languages(browser):
     asked = []
 
     def translate(texts, options, format):
-        asked.append(options.given)
+        asked.append({"src_lang": options.src_lang, "tgt_lang": options.tgt_lang})
         return [[{"text": text}] * options.count for text in texts]
 
     directions = [Direction("en", "de"), Direction("en", "fr"), Direction("de", "en")]
@@ -323,7 +323,7 @@ def type_live(browser, text):
 
 
 def wait_for_live(browser, text):
-    """Wait until the page shows the translation of what is typed."""
+    """Wait until the page shows the translation of a text that is typed."""
     WebDriverWait(browser, 60).until(lambda _: find(browser, "#live").text == text)
 
 
@@ -384,7 +384,7 @@ def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
 
     def load(name, known):
         def translate(texts, options, format):
-            assert options.given.keys() == {*known}
+            assert options.given.keys() - {"num_return_sequences"} == {*known}
             answers = []
             for text in texts:
                 text = f"{name} {text}"
@@ -433,10 +433,13 @@ REFUSED = {
         "a\n\n" + "a" * 501,
         "A line may have at most 500 characters, got 501 in line 3.",
     ),
-    "too many tokens": ("😀" * 30, "The tokens of a text may be at most 100, got 120."),
+    "too many tokens": (
+        "😀" * 30,
+        "The tokens of a text may be at most 100 (--max_tokens), got 120.",
+    ),
     "too many tokens in a line": (
         "a\n\n" + "😀" * 30,
-        "The tokens of a text may be at most 100, got 120 in line 3.",
+        "The tokens of a text may be at most 100 (--max_tokens), got 120 in line 3.",
     ),
     "too many lines": ("a\n" * 31, "A text may have at most 30 lines, got 31."),
     "a body that is too large": (

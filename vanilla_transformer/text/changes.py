@@ -146,7 +146,8 @@ def _pair_in_order(
         if other is not None:
             count = bisect_left(longest, other, key=attrgetter("other"))
             longest[count : count + 1] = [_Anchor(longest[count - 1], number, other)]
-    anchors, last = [(len(earlier), len(translation))], longest.pop()
+    anchors = [(len(earlier), len(translation))]
+    last: _Anchor | None = longest[-1]
     while last is not None:
         anchors.append((last.number, last.other))
         last = last.before

@@ -4,9 +4,9 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from vanilla_transformer.errors import UserError
@@ -126,8 +126,11 @@ def pair_segments(
 def _pair_in_order(
     earlier: Sequence[Segment], translation: Sequence[Segment]
 ) -> list[tuple[Segment, Segment]]:
-    """Return pairs of segments: all, if both texts have as many, or else those between segments
-    with marks that no other one has, where the marks of all segments agree.
+    """
+    Return pairs of segments: all, if both texts have as many, or else those between segments with
+    marks that no other one has, where the marks of all segments agree.
+
+    Of these segments, as many as possible are in the same order in both texts.
     """
     if len(earlier) == len(translation):
         return list(zip(earlier, translation, strict=True))
@@ -137,25 +140,33 @@ def _pair_in_order(
     for number, marks in enumerate(targets):
         if marks and counts[marks] == others[marks] == 1:
             number_of_marks[marks] = number
-    numbers = list[int]()
+    longest = [_Anchor(None, -1, -1)]  # of each number of anchors, those that end first
     for number, marks in enumerate(sources):
-        if marks in number_of_marks:
-            numbers.append(number)
-    unique = [sources[number] for number in numbers]
-    matcher = SequenceMatcher(None, unique, [*number_of_marks], autojunk=False)
-    anchors = [(-1, -1)]
-    for start, _, size in matcher.get_matching_blocks():
-        for number in numbers[start : start + size]:
-            anchors.append((number, number_of_marks[sources[number]]))
-    anchors.append((len(earlier), len(translation)))
+        other = number_of_marks.get(marks)
+        if other is not None:
+            count = bisect_left(longest, other, key=attrgetter("other"))
+            longest[count : count + 1] = [_Anchor(longest[count - 1], number, other)]
+    anchors = [(len(earlier), len(translation))]
+    last: _Anchor | None = longest[-1]
+    while last is not None:
+        anchors.append((last.number, last.other))
+        last = last.before
     rows = list[tuple[Segment, Segment]]()
-    for (low, other_low), (high, other_high) in pairwise(anchors):
+    for (low, other_low), (high, other_high) in pairwise(reversed(anchors)):
         if sources[low + 1 : high] == targets[other_low + 1 : other_high]:
             between = earlier[low + 1 : high], translation[other_low + 1 : other_high]
             rows += zip(*between, strict=True)
         if high < len(earlier):
             rows.append((earlier[high], translation[other_high]))
     return rows
+
+
+class _Anchor(NamedTuple):
+    """A segment and its translation, which stand after other ones."""
+
+    before: "_Anchor | None"
+    number: int
+    other: int
 
 
 def _find_marks(segments: Sequence[Segment]) -> list[frozenset[str]]:

@@ -101,33 +101,34 @@ class Drafts(SearchFeature):
         is_preferred = is_near & (bonus > 0) & (preferred >= 0)
         return torch.where(is_preferred, preferred, tokens)
 
-    def follow(
-        self, state: "SearchState", memory: DraftMemory, parents: Tensor, tokens: Tensor
-    ) -> None:
-        is_next = (tokens == memory.next_tokens(1))[:, 0]
-        places = torch.where(is_next, memory.places + 1, memory.lengths)
-        memory.places.copy_(torch.where(state.done, memory.places, places))
-
     def end_step(self, state: "SearchState", memory: DraftMemory) -> None:
-        """Find the place in the draft again where no token comes next: after the longest end of the
-        target, and of equal ones after the last.
+        """
+        Continue in the draft if its next token was chosen.
+
+        Otherwise find the place again: after the longest end of the target, and of equal ones after
+        the last.
         """
         room, device = memory.tokens.shape[1], memory.tokens.device
-        places, back = torch.arange(1, room + 1, device=device), torch.arange(_MOST, device=device)
+        next_places = memory.places + 1
+        is_next = (state.last_tokens == memory.next_tokens(1))[:, 0]
+        places, back = (
+            torch.arange(room + 1, device=device),
+            torch.arange(1 - _MOST, 1, device=device),
+        )
         padded = nn.functional.pad(memory.tokens, (_MOST, 0), value=_NONE)
-        before = padded[:, places[:, None] + back]  # the tokens before each place, (B, R, 6)
-        times = state.time[:, None] + back + 1 - _MOST  # (B, 6)
+        before = padded.unfold(1, _MOST, 1)  # the tokens before each place, (B, R + 1, 6)
+        times = state.time[:, None] + back  # (B, 6)
         written = state.tokens[:, :, 0].gather(1, times.clamp(0, room - 1))
         written = torch.cat([written[:, :-1], state.last_tokens], dim=1)
         written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them
         is_equal = (before == written[:, None]).flip(2)
-        common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R)
+        common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R + 1)
         is_place = (common >= _LEAST) & (places <= memory.lengths[:, None])
-        ranks = torch.where(is_place, common * (room + 1) + places, 0)
-        best = ranks.amax(dim=1)
-        next_places = torch.where(best > 0, best % (room + 1), memory.lengths)
-        keeps = state.done | (memory.places < memory.lengths)
-        memory.places.copy_(torch.where(keeps, memory.places, next_places))
+        best = torch.where(is_place, common * (room + 1) + places, 0).amax(dim=1)
+        others = torch.where(best > 0, best % (room + 1), memory.lengths)
+        continues = is_next & (next_places < memory.lengths)
+        next_places = torch.where(continues, next_places, others)
+        memory.places.copy_(torch.where(state.done, memory.places, next_places))
 
 
 def find_drafts(features: Sequence[SearchFeature], memories: Sequence[Any]) -> DraftMemory | None:

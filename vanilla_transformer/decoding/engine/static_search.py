@@ -106,17 +106,24 @@ class SearchStep(nn.Module):
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         if self.width == 1:
             logits = self._logits(state.last_tokens, state.time, state.done, ancestors, memory)
+            slots = torch.arange(state.time.shape[0], device=self.eos.device)
+            state.tokens.index_put_((slots, state.time), state.last_tokens)
+            running = state.model_scores.running if state.model_scores else state.scores
+            state.log_probabilities.index_put_((slots, state.time), running)
+            self._choose(self._options(logits, state), state, ancestors)
         else:
-            logits = self._read_drafts(state, memory)
-        self._choose(logits, state, ancestors)
+            options, tokens = self._read_drafts(state, memory)
+            self._choose(options, state, ancestors, tokens)
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.end_step(state, feature_state)
         return ()
 
-    def _read_drafts(self, state: SearchState, memory: Sequence[SlotMemory]) -> Tensor:
+    def _read_drafts(
+        self, state: SearchState, memory: Sequence[SlotMemory]
+    ) -> tuple["_Options", Tensor]:
         """
         Advance every slot by the next tokens of its draft, as far as the search chooses these, and
-        return the logits after the last of them, `(B, 1, V)`.
+        return what it chooses from after the last of them, and its choice, `(B, 1)`.
 
         The decoders read the tokens at once, and the search chooses a token after each of them as
         if it had chosen those before it.
@@ -163,20 +170,31 @@ class SearchStep(nn.Module):
         state.last_tokens.copy_(tokens.gather(1, count))
         state.time.add_(count[:, 0])
         drafts.places.add_(count[:, 0])
-        return logits.gather(1, count[..., None].expand(-1, -1, logits.shape[2]))
+        last = slots * self.width + count[:, 0]
+        options = pytree.tree_map(lambda tensor: tensor[last], options)
+        log_scale, own_log_scale = (
+            options.log_scale + running[0],
+            options.own_log_scale + running[-1],
+        )
+        return options._replace(log_scale=log_scale, own_log_scale=own_log_scale), chosen[last]
 
-    def _choose(self, logits: Tensor, state: SearchState, ancestors: Tensor) -> None:
-        """Choose the next token of each hypothesis, given the model's logits, `(B, N, V)`."""
-        slots = torch.arange(state.time.shape[0], device=self.eos.device)
-        state.tokens.index_put_((slots, state.time), state.last_tokens)
-        running = state.model_scores.running if state.model_scores else state.scores
-        state.log_probabilities.index_put_((slots, state.time), running)
-        options = self._options(logits, state)
+    def _choose(
+        self,
+        options: "_Options",
+        state: SearchState,
+        ancestors: Tensor,
+        tokens: Tensor | None = None,
+    ) -> None:
+        """Choose the next token of each hypothesis, unless the tokens are known."""
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
-        advance = self._advance_one if self.beams == 1 else self._advance_beams
         # Of the running hypotheses, (B, N) each
-        parents, tokens = advance(state, options, ancestors)
+        if self.beams > 1:
+            parents, tokens = self._advance_beams(state, options, ancestors)
+        else:
+            if tokens is None:
+                tokens = self._choose_one(options, state)
+            parents = self._advance_one(state, options, tokens)
         for feature, feature_state in zip(self.options.features, state.features, strict=True):
             feature.follow(state, feature_state, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
@@ -217,10 +235,8 @@ class SearchStep(nn.Module):
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
         return _Options(changed, logits, log_scale, own_log_scale)
 
-    def _advance_one(
-        self, state: SearchState, options: "_Options", ancestors: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        length, tokens = state.time + 1, self._choose_one(options, state)
+    def _advance_one(self, state: SearchState, options: "_Options", tokens: Tensor) -> Tensor:
+        length = state.time + 1
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         # Only features read the parents.
@@ -240,7 +256,7 @@ class SearchStep(nn.Module):
         _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
         if state.model_scores:
             _store(state.model_scores, state.done[:, None], running=model_scores)
-        return parents, tokens
+        return parents
 
     def _choose_one(self, options: "_Options", state: SearchState) -> Tensor:
         """Return the next tokens of hypotheses without others beside them, `(B, 1)`."""

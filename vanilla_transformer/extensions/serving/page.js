@@ -143,7 +143,8 @@ function readLines() {
 const inLine = (place, lines) => lines.length > 1 ? ` in line ${place + 1}` : "";
 
 async function translateText(signal) {
-  find("result").hidden = find("live").hidden = true;
+  find("result").hidden = true;
+  forgetTyping();
   const [lines, places] = readLines();
   const started = performance.now();
   const features = await chosenFeatures(signal);
@@ -172,7 +173,7 @@ async function followTyping() {
   live.isRunning = true;
   try {
     if (!(await chosenFeatures()).includes("draft")) return;
-    while (find("source").value.trim() && find("source").value !== live.text) {
+    while (find("result").hidden && find("source").value.trim() && find("source").value !== live.text) {
       await translateTyped(draftBias);
       await sleep(find("source").value === live.text ? pause : 0);
       if (find("source").value === live.text) await translateTyped(0);
@@ -182,18 +183,19 @@ async function followTyping() {
     live.lines = [];
   } finally {
     live.isRunning = false;
-    if (!find("source").value.trim()) find("live").hidden = true;
+    if (!find("source").value.trim()) forgetTyping();
   }
 }
 
 /* Translate the lines that changed, or for the last time all that are not exact. */
 async function translateTyped(bias) {
-  const text = find("source").value, [lines, places] = readLines();
+  const text = find("source").value, [lines, places] = readLines(), known = live.lines;
   const changed = places.filter(place => bias === 0 ? !live.lines[place]?.isExact : lines[place] !== live.lines[place]?.source);
   if (changed.length) {
     const texts = changed.map(place => lines[place]);
     const draft = changed.map(place => live.drafts[place] ?? "");
     const rows = await request({text: texts, draft, draft_bias: bias});
+    if (live.lines !== known) return; // of another language, or before the button was pressed
     changed.forEach((place, number) => {
       live.drafts[place] = rows[number][0];
       live.lines[place] = {source: lines[place], isExact: bias === 0};
@@ -230,7 +232,7 @@ function showResult(lines, places, rows) {
   const blocks = places.map((place, number) => lineBlock(lines[place], rows[number], place, language));
   find("lines").replaceChildren(...(places.length > 1 ? blocks.map(foldable(lines, places)) : blocks));
   find("result").hidden = false;
-  find("live").hidden = true;
+  forgetTyping();
 }
 
 const warningsOf = translation => (translation.warnings ?? []).map(name => settings.warnings[name] ?? name);
@@ -260,7 +262,7 @@ function lineBlock(source, hypotheses, place, language) {
   if (sourceWords.buttons.size)
     block.append(element("div", {class: "line-source"}, group(sourceWords, "Words of the source", languageTag(sourceLanguage()))));
   block.append(element("ol", {class: "hypotheses"}, ...items));
-  for (const button of block.querySelectorAll(".hypotheses button")) button.setAttribute("aria-label", nameOf(button));
+  for (const button of block.querySelectorAll(".hypotheses .words button")) button.setAttribute("aria-label", nameOf(button));
   return block;
 }
 
@@ -421,7 +423,10 @@ function setUp() {
     find("result").hidden = true;
     followTyping();
   });
-  for (const name of ["source-language", "target-language"]) find(name).addEventListener("change", forgetTyping);
+  for (const name of ["source-language", "target-language"]) find(name).addEventListener("change", () => {
+    forgetTyping();
+    if (find("result").hidden) followTyping();
+  });
   find("source").addEventListener("keydown", event => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("text-form").requestSubmit();
   });

@@ -533,6 +533,15 @@ def pair_two_versions(text: str) -> list:
     return find_changes(parts, [before for before, _ in pairs])
 
 
+def pair_swapped_versions(text: str) -> list:
+    """Return pairs of as many segments as characters, of which each two change places."""
+    segments = [Segment("a", f"#{number}") for number in range(len(text))]
+    swapped = list[Segment]()
+    for number in range(1, len(text), 2):
+        swapped += segments[number], segments[number - 1]
+    return pair_segments(segments, [*swapped, *segments[:2]])
+
+
 # What loops over a text of others, by its name.
 RULES: dict[str, Callable[[str], Any]] = {
     "AbbreviationSplitter": AbbreviationSplitter("en"),
@@ -552,6 +561,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "join_lines": lambda text: join_lines(text.split("\n")),
     "letter_ratio": letter_ratio,
     "pair_segments": pair_two_versions,
+    "pair_segments in another order": pair_swapped_versions,
     "parse_markup": parse_markup,
     "parse_message": parse_message,
     "split_simply": split_simply,

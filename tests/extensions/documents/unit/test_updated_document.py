@@ -101,6 +101,16 @@ def test_segments_are_found_where_they_moved_to():
     assert summary == "Kept 3 of 4 segments; 0 changed, 1 new."
 
 
+def test_segments_of_a_longer_translation_are_found_by_their_marks_in_most_cases():
+    """The largest number of marks that are in the same order pair the segments."""
+    earlier = "\n\n".join(f"Dog {mark}" for mark in "12378956")
+    translation = "\n\n".join(f"Hund {mark}" for mark in "561728390")
+    text, _, summary = update(earlier, "markdown", earlier, translation)
+    words = ["Hund 1", "DOG 2", "DOG 3", "Hund 7", "Hund 8", "Hund 9", "DOG 5", "DOG 6"]
+    assert text == "\n\n".join(words)
+    assert summary == "Kept 4 of 8 segments; 0 changed, 4 new."
+
+
 def test_unchanged_sentences_of_a_changed_paragraph_keep_their_translation():
     earlier = "One dog. Two dogs run. Three dogs sleep here.\n"
     source = "One dog. Two big dogs run. Three dogs sleep here.\n"

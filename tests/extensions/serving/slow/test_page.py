@@ -3,6 +3,7 @@
 """
 
 import re
+import threading
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from tests.services import running_service, shout
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.documents import DocumentTranslator
+from vanilla_transformer.extensions.memory.suggestions import Suggestions
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import (
@@ -285,7 +287,7 @@ def test_page_sends_the_chosen_languages(browser):
     asked = []
 
     def translate(texts, options, format):
-        asked.append(options.given)
+        asked.append({"src_lang": options.src_lang, "tgt_lang": options.tgt_lang})
         return [[{"text": text}] * options.count for text in texts]
 
     directions = [Direction("en", "de"), Direction("en", "fr"), Direction("de", "en")]
@@ -312,12 +314,77 @@ def choose(browser, source, target):
     Select(find(browser, "#target-language")).select_by_visible_text(target)
 
 
+def type_live(browser, text):
+    """Enter a text as if it were typed, without the button."""
+    type_text(browser, text)
+    browser.execute_script(
+        "arguments[0].dispatchEvent(new Event('input'))", find(browser, "#source")
+    )
+
+
+def wait_for_live(browser, text):
+    """Wait until the page shows the translation of a text that is typed."""
+    WebDriverWait(browser, 60).until(lambda _: find(browser, "#live").text == text)
+
+
+def test_page_translates_while_somebody_types(browser):
+    proceed = threading.Event()
+
+    def translate(texts, options, format):
+        if "three" in texts[-1] and options.tgt_lang == "fr":
+            assert proceed.wait(20)
+        return [[f"{options.tgt_lang} {text}"] * options.count for text in texts]
+
+    known = ["src_lang", "tgt_lang", "draft", "draft_bias"]
+    directions = [Direction("en", "de"), Direction("en", "fr")]
+    with serving(translate, known=known, directions=directions) as url:
+        browser.get(url)
+        type_live(browser, "one two")
+        wait_for_live(browser, "fr one two")
+        # An answer in a language that is no longer chosen is not shown.
+        type_live(browser, "one two three")
+        Select(find(browser, "#target-language")).select_by_value("de")
+        proceed.set()
+        wait_for_live(browser, "de one two three")
+        # A text that comes back is translated again, after all was deleted and after the button.
+        type_live(browser, "")
+        wait_for_live(browser, "")
+        type_live(browser, "one two three")
+        wait_for_live(browser, "de one two three")
+        find(browser, "#text-form button").click()
+        wait_for_translation(browser, "de one two three")
+        assert not find(browser, "#live").is_displayed()
+        type_live(browser, "one two three")
+        wait_for_live(browser, "de one two three")
+
+
+def test_page_sends_a_correction(browser, tmp_path):
+    def translate(texts, options, format):
+        match = options.memory and options.memory.find(texts[0])
+        return [[match.target if match else "Er geht."] * options.count]
+
+    options = {"suggestions": Suggestions(tmp_path), "api_keys": ["the-key"]}
+    with serving(translate, directions=[GERMAN], **options) as url:
+        browser.get(url)
+        find(browser, "#key").send_keys("the-key")
+        translate_in(browser, "He goes.")
+        wait_for_translation(browser, "Er geht.")
+        find(browser, ".correction button").click()
+        area = find(browser, ".correction textarea")
+        area.clear()
+        area.send_keys("Er läuft.")
+        find(browser, ".correction form button").click()
+        assert wait_for_text(browser, ".correction .note") == "Saved. It is used from now on."
+        find(browser, "#text-form button").click()
+        wait_for_translation(browser, "Er läuft.")
+
+
 def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
     loaded = []
 
     def load(name, known):
         def translate(texts, options, format):
-            assert options.given.keys() == {*known}
+            assert options.given.keys() - {"num_return_sequences"} == {*known}
             answers = []
             for text in texts:
                 text = f"{name} {text}"
@@ -366,10 +433,13 @@ REFUSED = {
         "a\n\n" + "a" * 501,
         "A line may have at most 500 characters, got 501 in line 3.",
     ),
-    "too many tokens": ("😀" * 30, "The tokens of a text may be at most 100, got 120."),
+    "too many tokens": (
+        "😀" * 30,
+        "The tokens of a text may be at most 100 (--max_tokens), got 120.",
+    ),
     "too many tokens in a line": (
         "a\n\n" + "😀" * 30,
-        "The tokens of a text may be at most 100, got 120 in line 3.",
+        "The tokens of a text may be at most 100 (--max_tokens), got 120 in line 3.",
     ),
     "too many lines": ("a\n" * 31, "A text may have at most 30 lines, got 31."),
     "a body that is too large": (

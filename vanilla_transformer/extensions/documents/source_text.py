@@ -6,6 +6,7 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.changes import Key, Segment
+from vanilla_transformer.text.changes import KEPT, Change, Key, Segment
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
@@ -216,6 +217,7 @@ class Plural:
         category: The place of the word `other` in the key.
         separator: The text between two forms.
         missing: Categories, with the path of the message if each form is one.
+        known: The forms of some of them, as an earlier translation has them.
     """
 
     start: int
@@ -223,6 +225,7 @@ class Plural:
     category: Range
     separator: str
     missing: Mapping[str, Path | None]
+    known: dict[str, str] = field(default_factory=dict)
 
 
 class SourceDocument(Document):
@@ -298,6 +301,52 @@ class SourceDocument(Document):
                 for index in range(first, last):
                     keys[rows[index][1]] = path, index - first, last - first
         return keys
+
+    def values(self) -> dict[Path, str]:
+        """Return the messages as they are written, by their keys."""
+        texts = dict[Path, str]()
+        for path, entry in self.read_entries().items():
+            if not entry.is_group:
+                texts[path] = self.text[slice(*entry.value)]
+        return texts
+
+    def update(self, *previous: Document) -> list[Change]:
+        changes = super().update(*previous)
+        with suppress(UserError):  # a format without keys
+            for number in self._keep_plurals(*previous):
+                changes[number] = Change(KEPT)
+        return changes
+
+    def _keep_plurals(self, earlier: Document, translation: Document) -> Iterator[int]:
+        """Keep the plurals that did not change with all forms of their translation, of which the
+        source may have fewer. Yield the numbers of their blocks.
+        """
+        assert isinstance(earlier, SourceDocument) and isinstance(translation, SourceDocument)
+        sources, targets, texts = earlier.values(), translation.values(), self.values()
+        numbers = defaultdict[Path, list[int]](list)
+        for number, key in enumerate(self._find_keys()[: len(self.places)]):
+            if key is not None:
+                numbers[key[0]].append(number)
+        entries = self.read_entries()
+        starts = [plural.start for plural in self.plurals]
+        for path in targets.keys() & numbers:
+            entry = entries[path]
+            at = bisect_left(starts, entry.start)
+            is_plural = at < len(starts) and starts[at] < entry.end
+            if not is_plural or texts[path] != sources.get(path):
+                continue
+            plural, (start, end), (first, *others) = self.plurals[at], entry.value, numbers[path]
+            low, high = plural.category
+            for category, form in plural.missing.items():
+                if form in targets:  # each form is a message
+                    key = self.text[plural.start : low] + category + self.text[high:start]
+                    plural.known[category] = key + targets[form]
+            if start <= plural.start:
+                self.places[first] = Place(start, end)
+                for number in others:
+                    self.blocks[number].written = ""
+                self.blocks[first].written = targets[path]
+                yield from numbers[path]
 
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
@@ -393,10 +442,12 @@ class SourceDocument(Document):
         for plural in self.plurals:
             first, last = plural.category
             before, after = self.slice(plural.start, first), self.slice(last, plural.end)
-            if before + after != self.text[plural.start : first] + self.text[last : plural.end]:
+            source = self.text[plural.start : first] + self.text[last : plural.end]
+            if plural.known or before + after != source:
                 forms = ""
                 for category in plural.missing:
-                    forms += before + category + after + plural.separator
+                    form = plural.known.get(category, before + category + after)
+                    forms += form + plural.separator
                 yield plural.start, plural.start, forms
 
     def write(self, place: Place, source: Block, block: Block) -> str:

@@ -158,33 +158,30 @@ class CatalogDocument(Document):
         versions, sources = [*map(_segment, known)], dict[tuple[str, ...], Any]()
         for unit in known:
             sources[tuple(strings_of(unit.target))] = unit.source
-        translated = {(_segment(unit), *strings_of(unit.target)) for unit in known}
+        translated = {*versions}
         for unit in self._store.units:
-            target = strings_of(unit.target)
             is_fuzzy = unit.isfuzzy() and _kind_of(unit) == DONE
-            if is_fuzzy and (_segment(unit), *target) not in translated:  # a guess of msgmerge
+            if is_fuzzy and _segment(unit) not in translated:  # a guess of msgmerge
                 self._counts = self._counts - Counter([DONE]) + Counter([OPEN])
-                self._open(unit, sources.get(tuple(target), ""))
+                self._open(unit, sources.get(tuple(strings_of(unit.target)), ""))
         changes = find_changes([_segment(unit) for unit, *_ in self._units], versions)
         for at, (unit, number, positions) in enumerate(self._units):
-            change = changes[at]
-            if change.kind != KEPT and self.blocks[number].earlier is not None:
+            kind, position = changes[at]
+            if kind != KEPT and self.blocks[number].earlier is not None:
                 changes[at] = Change(CHANGED)
-                continue
-            if change.earlier is None:
-                continue
-            before = known[change.earlier]
-            if change.kind != KEPT:
-                self._draft(number, positions, before.source, before.target)
-                continue
-            self._counts.update({OPEN: -1, KEPT: 1})
-            if self._form == "po":  # with its line breaks
-                unit.msgstr = before.msgstr
-            else:
-                unit.target = before.target
-            unit.markfuzzy(before.isfuzzy())
-            for position in {*positions}:
-                self.blocks[number + position].written = ""
+            elif position is not None:
+                before = known[position]
+                if kind != KEPT:
+                    self._draft(number, positions, before.source, before.target)
+                    continue
+                self._counts.update({OPEN: -1, KEPT: 1})
+                if self._form == "po":  # with its line breaks
+                    unit.msgstr = before.msgstr
+                else:
+                    unit.target = before.target
+                unit.markfuzzy(before.isfuzzy())
+                for position in {*positions}:
+                    self.blocks[number + position].written = ""
         return changes
 
     def _name_language(self) -> None:

@@ -6,7 +6,6 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -302,51 +301,39 @@ class SourceDocument(Document):
                     keys[rows[index][1]] = path, index - first, last - first
         return keys
 
-    def values(self) -> dict[Path, str]:
-        """Return the messages as they are written, by their keys."""
-        texts = dict[Path, str]()
-        for path, entry in self.read_entries().items():
-            if not entry.is_group:
-                texts[path] = self.text[slice(*entry.value)]
-        return texts
-
     def update(self, *previous: Document) -> list[Change]:
         changes = super().update(*previous)
         with suppress(UserError):  # a format without keys
-            for number in self._keep_plurals(*previous):
-                changes[number] = Change(KEPT)
+            entries, kept = self.read_entries(), self._keep_plurals(*previous)
+            for number, key in enumerate(self._find_keys()[: len(self.places)]):
+                if key is not None and key[0] in kept:  # all of it is written at once
+                    self.places[number] = Place(*entries[key[0]].value)
+                    self.blocks[number].written = kept[key[0]]
+                    changes[number] = Change(KEPT)
         return changes
 
-    def _keep_plurals(self, earlier: Document, translation: Document) -> Iterator[int]:
-        """Keep the plurals that did not change with all forms of their translation, of which the
-        source may have fewer. Yield the numbers of their blocks.
+    def _keep_plurals(self, earlier: Any, translation: Any) -> dict[Path, str]:
+        """Return the translations of messages with plurals that did not change, and add further
+        messages that are forms of such plurals. The source may have fewer forms.
         """
-        assert isinstance(earlier, SourceDocument) and isinstance(translation, SourceDocument)
-        sources, targets, texts = earlier.values(), translation.values(), self.values()
-        numbers = defaultdict[Path, list[int]](list)
-        for number, key in enumerate(self._find_keys()[: len(self.places)]):
-            if key is not None:
-                numbers[key[0]].append(number)
-        entries = self.read_entries()
-        starts = [plural.start for plural in self.plurals]
-        for path in targets.keys() & numbers:
-            entry = entries[path]
-            at = bisect_left(starts, entry.start)
-            is_plural = at < len(starts) and starts[at] < entry.end
-            if not is_plural or texts[path] != sources.get(path):
+        sources, targets = earlier.read_entries(), translation.read_entries()
+        starts, kept = [plural.start for plural in self.plurals], dict[Path, str]()
+        for path, entry in self.read_entries().items():
+            at, (start, end) = bisect_left(starts, entry.start), entry.value
+            is_plural = not entry.is_group and at < len(starts) and starts[at] < entry.end
+            if not is_plural or path not in targets or path not in sources:
                 continue
-            plural, (start, end), (first, *others) = self.plurals[at], entry.value, numbers[path]
+            if earlier.text[slice(*sources[path].value)] != self.text[start:end]:
+                continue
+            plural = self.plurals[at]
+            if start <= plural.start:
+                kept[path] = translation.text[slice(*targets[path].value)]
             low, high = plural.category
             for category, form in plural.missing.items():
-                if form in targets:  # each form is a message
+                if form in targets:
                     key = self.text[plural.start : low] + category + self.text[high:start]
-                    plural.known[category] = key + targets[form]
-            if start <= plural.start:
-                self.places[first] = Place(start, end)
-                for number in others:
-                    self.blocks[number].written = ""
-                self.blocks[first].written = targets[path]
-                yield from numbers[path]
+                    plural.known[category] = key + translation.text[slice(*targets[form].value)]
+        return kept
 
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""

@@ -24,10 +24,17 @@ from .translations import Translation
 
 
 class Draft(NamedTuple):
-    """A translation that may be the right one of a sentence, and the preference for its words."""
+    """
+    A translation that may be the right one of a sentence, and the preference for its words.
+
+    Attributes:
+        source: What it translates, if that is a similar sentence. Words that the sentence makes no
+            less likely than that are preferred more.
+    """
 
     text: str
     bias: float = 0.0
+    source: str = ""
 
 
 class Sentence(NamedTuple):

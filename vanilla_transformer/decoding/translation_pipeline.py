@@ -365,8 +365,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def _prefer(
         self, tokens: Sequence[int], sentence: Sentence, options: TranslationOptions
     ) -> Sequence[float]:
-        """Return the bias of each token of a draft: the one of the draft or, if its source is known,
-        up to 0.5 for a token that the sentence makes as likely as that source does.
+        """Return the bias of each token of a draft: the one of the draft or, if its source is
+        known, up to 0.5 for a token that the sentence makes as likely as that source does.
         """
         _, bias, earlier = sentence.draft or Draft("")
         biases = [bias] * len(tokens)

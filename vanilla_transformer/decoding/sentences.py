@@ -28,8 +28,8 @@ class Draft(NamedTuple):
     A translation that may be the right one of a sentence, and the preference for its words.
 
     Attributes:
-        source: What it translates, if that is a similar sentence. Words that the sentence makes no
-            less likely than that are preferred more.
+        source: The similar sentence that it translates, if it is known. Words that are as likely
+            for the sentence as for that one are preferred more.
     """
 
     text: str

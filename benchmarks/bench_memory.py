@@ -39,7 +39,9 @@ class MemoryArguments(BenchmarkArguments):
     count: int = field(default=1000, metadata={"help": "Messages of the catalog."})
     pairs: int = field(default=1_000_000, metadata={"help": "Pairs of the index."})
     questions: int = field(default=1000, metadata={"help": "Sentences that are looked up."})
-    draft_bias: float = field(default=0.2, metadata={"help": "Bias toward similar messages."})
+    draft_bias: float = field(
+        default=0.0, metadata={"help": "Bias toward similar messages; by default the pipeline's."}
+    )
     source_language: str = field(default="en", metadata={"help": "Language of the messages."})
     target_language: str = field(default="de", metadata={"help": "Language of the translations."})
 

@@ -24,10 +24,17 @@ from .translations import Translation
 
 
 class Draft(NamedTuple):
-    """A translation that may be the right one of a sentence, and the preference for its words."""
+    """
+    A translation that may be the right one of a sentence, and the preference for its words.
+
+    Attributes:
+        source: The similar sentence that it translates, if it is known. Words that are as likely
+            for the sentence as for that one are preferred more.
+    """
 
     text: str
     bias: float = 0.0
+    source: str = ""
 
 
 class Sentence(NamedTuple):

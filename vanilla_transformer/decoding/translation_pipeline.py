@@ -6,8 +6,9 @@ carried pipeline's. Decoding is a search by an engine, or by `generate()` where 
 within [`steps`] around it.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
     TranslationPipeline as CarriedTranslationPipeline,
 )
+from vanilla_transformer.text.changes import HIGHEST_BIAS
 from vanilla_transformer.text.languages import Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
@@ -29,12 +31,13 @@ from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
+from .forced_decoding import score_tokens
 from .options import RERANKING, OptionError, TranslationOptions, check_languages
 from .pretrained import load_ensemble
 from .protection.protected_search import remove_masks
 from .protection.stand_ins import StandIns, probe_stand_ins
 from .segments import SentenceReader
-from .sentences import Decode, Report, Sentence, Step, ignore
+from .sentences import Decode, Draft, Report, Sentence, Step, ignore
 from .steps import complete_alternatives, follow_drafts, keep_protected, translate_parts
 from .text_tasks import TaskInputs
 from .translations import Translation, copy_sentence
@@ -359,6 +362,23 @@ class TranslationPipeline(CarriedTranslationPipeline):
         )
         return [row[0] for row in rows]
 
+    def _prefer(
+        self, tokens: Sequence[int], sentence: Sentence, options: TranslationOptions
+    ) -> Sequence[float]:
+        """Return the bias of each token of a draft: the one of the draft or, if its source is
+        known, up to 0.5 for a token that the sentence makes as likely as that source does.
+        """
+        _, bias, earlier = sentence.draft or Draft("")
+        biases = [bias] * len(tokens)
+        if not earlier or not tokens or not self.model.config.is_encoder_decoder:
+            return biases
+        (source,) = self.encode([earlier], options)
+        with suppress(UserError):  # longer than the positions of the model
+            rows = score_tokens(self.decoded_model, [source, sentence.tokens], [tokens, tokens])
+            for number, (before, after) in enumerate(zip(*rows, strict=True)):
+                biases[number] = max(bias, HIGHEST_BIAS * math.exp(min(0.0, after - before)))
+        return biases
+
     def search(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
@@ -394,7 +414,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             request = DecodeRequest(sentence.tokens, prefix, phrases, sentence.seed)
             if sentence.draft is not None:
                 tokens = self.encode_draft(sentence.draft.text)
-                request = request._replace(draft=tokens, draft_bias=sentence.draft.bias)
+                bias = self._prefer(tokens, sentence, options)
+                request = request._replace(draft=tokens, draft_bias=bias)
             requests.append(request)
         hypotheses = engine.decode(requests, options.count, report=report)
         config = self.model.config

@@ -15,6 +15,8 @@ KEPT, CHANGED, NEW = "kept", "changed", "new"
 # Preference for the words of an earlier translation, or of one of a similar text. A `not` that is
 # added to the source survives it.
 DRAFT_BIAS = 0.2
+# Preference for words that a change of the source does not concern
+HIGHEST_BIAS = 0.5
 _LEAST = 0.4  # of the trigrams of two versions of a text are the same
 _NEAR = 8  # segments before and after a position, one of which may be the earlier version
 Key = tuple[tuple[str, ...], int, int]

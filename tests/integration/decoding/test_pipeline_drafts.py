@@ -1,12 +1,15 @@
 """Drafts in the pipeline: translations are the ones of greedy search, with whatever is around it."""
 
 import copy
+import math
 
 import pytest
 
 from tests.closeness import close_to
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.decoding.sentences import Draft, Sentence
 
@@ -95,6 +98,39 @@ def test_pipeline_shows_the_search_a_draft_with_the_masks_of_its_source(
     assert whole.text == "Two <ph0> dogs and <ph1>."
     assert whole.draft == Draft("Zwei <ph1> und <ph0>.")
     assert other.draft == Draft("Zwei {name}.")  # which is nothing but a proposal
+    draft = Draft("Zwei {name} und https://a.example/x.", 0.2, "Three {name}, https://a.example/x")
+    searched.clear()
+    translate.translate_sentences([Sentence(KEPT, "", (), draft=draft)])
+    (known,), _ = searched[0]
+    assert known.draft == Draft("Zwei <ph1> und <ph0>.", 0.2, "Three <ph1>, <ph0>")
+
+
+def test_pipeline_prefers_words_that_the_source_makes_as_likely_as_the_one_of_the_draft(
+    translate, monkeypatch
+):
+    requests, decode = [], Engine.decode
+
+    def record(engine, batch, *further, **options):
+        requests.extend(batch)
+        return decode(engine, batch, *further, **options)
+
+    monkeypatch.setattr(Engine, "decode", record)
+    text, other, target = "A man.", "Two dogs run.", "Zwei Hunde und ein Mann"
+    sentences = []
+    for source in (other, text, ""):
+        sentences.append(Sentence(text, "", (), draft=Draft(target, 0.2, source)))
+    translate.translate_sentences(sentences)
+    tokens = translate.encode_draft(target)
+    sources = translate.tokenizer([text, other])["input_ids"]
+    new, old = score_tokens(translate.model, sources, [tokens, tokens])
+    expected = [
+        max(0.2, 0.5 * min(1, math.exp(after - before)))
+        for after, before in zip(new, old, strict=True)
+    ]
+    assert min(expected) < 0.4 < max(expected)
+    assert [*requests[0].draft_bias] == close_to(expected)
+    assert [*requests[1].draft_bias] == [0.5] * len(tokens)
+    assert [*requests[2].draft_bias] == [0.2] * len(tokens)
 
 
 def test_pipeline_gives_the_parts_of_a_message_their_parts_of_the_draft(translate, monkeypatch):

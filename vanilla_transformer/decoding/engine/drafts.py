@@ -39,7 +39,7 @@ class DraftMemory(NamedTuple):
         tokens: Its tokens, `(B, R)`.
         lengths: Their number, `(B,)`.
         places: The place of the token that comes next, `(B,)`; the length if there is none.
-        bonuses: Probability that a token of the draft may lack to be the best, `(B,)`.
+        bonuses: Probability that each token may lack to be the best, `(B, R)`.
     """
 
     tokens: Tensor
@@ -67,22 +67,24 @@ class Drafts(SearchFeature):
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> DraftMemory:
         tokens = torch.zeros(slots, room, dtype=torch.long, device=device)
         lengths = torch.zeros(slots, dtype=torch.long, device=device)
-        bonuses = torch.zeros(slots, dtype=torch.float32, device=device)
+        bonuses = torch.zeros(slots, room, dtype=torch.float32, device=device)
         return DraftMemory(tokens, lengths, torch.zeros_like(lengths), bonuses)
 
     def enter(self, memory: DraftMemory, slots: Tensor, requests: Sequence[Any]) -> None:
         room = memory.tokens.shape[1]
         tokens = torch.zeros(len(requests), room, dtype=torch.long)
-        lengths, bonuses = list[int](), list[float]()
-        for row, request in zip(tokens, requests, strict=True):
+        bonuses = torch.zeros(tokens.shape)
+        lengths = list[int]()
+        for row, bonus, request in zip(tokens, bonuses, requests, strict=True):
             draft = torch.tensor(request.draft[:room], dtype=torch.long)
             row[: len(draft)] = draft
             lengths.append(len(draft))
-            bonuses.append(request.draft_bias / (1.0 - request.draft_bias))
+            bias = torch.atleast_1d(torch.tensor(request.draft_bias))[: len(draft)]
+            bonus[: len(draft)] = bias / (1.0 - bias)
         memory.tokens[slots] = copy_to_device(tokens, slots.device)
         memory.lengths[slots] = to_device(lengths, slots.device)
         memory.places[slots] = torch.zeros_like(slots)
-        memory.bonuses[slots] = copy_to_device(torch.tensor(bonuses), slots.device)
+        memory.bonuses[slots] = copy_to_device(bonuses, slots.device)
 
     def prefer(
         self,
@@ -96,7 +98,8 @@ class Drafts(SearchFeature):
         choices = torch.cat([tokens, preferred.clamp(min=0)], dim=1)  # (B, 2)
         log_probabilities = logits[:, 0].gather(1, choices) + log_scale - state.scores
         best, of_draft = log_probabilities.exp().split(1, dim=1)
-        bonus = memory.bonuses[:, None]
+        last = memory.tokens.shape[1] - 1
+        bonus = memory.bonuses.gather(1, memory.places[:, None].clamp(max=last))
         is_near = (of_draft > 0) & (of_draft + bonus >= best)  # a forbidden token has 0
         is_preferred = is_near & (bonus > 0) & (preferred >= 0)
         return torch.where(is_preferred, preferred, tokens)
@@ -123,7 +126,9 @@ class Drafts(SearchFeature):
         written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them
         is_equal = (before == written[:, None]).flip(2)
         common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R + 1)
-        is_place = (common >= _LEAST) & (places <= memory.lengths[:, None])
+        # Tokens that no other one can beat are worth to be found sooner.
+        least = torch.where(memory.bonuses.amax(dim=1) >= 1, 1, _LEAST)[:, None]
+        is_place = (common >= least) & (places <= memory.lengths[:, None])
         best = torch.where(is_place, common * (room + 1) + places, 0).amax(dim=1)
         others = torch.where(best > 0, best % (room + 1), memory.lengths)
         continues = is_next & (next_places < memory.lengths)

@@ -29,7 +29,7 @@ class DecodeRequest(NamedTuple):
             `constraint_tokens`.
         seed: Seed of the samples of this source; by default it follows from the one of the call.
         draft: Token ids that the target may turn out to have, for an engine with `draft`.
-        draft_bias: Preference for them, from 0 to 0.5, see [`Drafts`].
+        draft_bias: Preference for them, or for each, from 0 to 0.5, see [`Drafts`].
         limit: Tokens that the target may have, for a source that is read as it is. By default the
             options limit the target, and an EOS is not read at the end of a prompt, nor in a source
             without `config.source_eos`.
@@ -41,7 +41,7 @@ class DecodeRequest(NamedTuple):
     seed: int | None = None
     limit: int | None = None
     draft: Sequence[int] = ()
-    draft_bias: float = 0.0
+    draft_bias: float | Sequence[float] = 0.0
 
 
 class Search(NamedTuple):

@@ -313,12 +313,11 @@ def _mask_draft(draft: Draft, texts: Sequence[str], masks: Sequence[str]) -> Dra
     """Return a draft with masks instead of the texts that must survive, or as it is if it has
     others.
     """
-    ranges = locate(texts, draft.text)
-    if ranges is None:
-        return draft
-    in_order = sorted(zip(ranges, masks, strict=True))
-    text, _ = mask(draft.text, *zip(*in_order, strict=True))
-    return draft._replace(text=text)
+    masked = list[str]()
+    for text in draft.text, draft.source:
+        in_order = sorted(zip(locate(texts, text) or (), masks, strict=False))
+        masked.append(mask(text, *zip(*in_order, strict=True))[0] if in_order else text)
+    return draft._replace(text=masked[0], source=masked[1])
 
 
 def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
@@ -450,7 +449,7 @@ class ProtectedSearch:
             texts = [part.text for part in whole.messages()]
         if len(texts) != count:
             return [None] * count
-        return [draft._replace(text=text) for text in texts]
+        return [Draft(text, draft.bias) for text in texts]
 
     def _aligned(self) -> TranslationOptions:
         """Return the options with alignments, if the model gives some."""

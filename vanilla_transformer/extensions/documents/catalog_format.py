@@ -28,7 +28,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.changes import KEPT, Change, Segment, find_changes
+from vanilla_transformer.text.changes import CHANGED, KEPT, Change, Segment, find_changes
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import WIDTH, find_protected
 from vanilla_transformer.text.translation_warnings import describe_doubts
@@ -82,19 +82,12 @@ class CatalogDocument(Document):
         self._target = language.replace("-", "_")
         if form == "ts":
             self._store.settargetlanguage(None if named.target else self._target)
-        has_keys = uses_access_keys(self._text)
+        self._has_keys = uses_access_keys(self._text)
         for unit in self._store.units:
             kind = _kind_of(unit)
             self._counts[kind] += 1
             if kind == OPEN:
-                forms = self._plural_forms(unit) if unit.hasplural() else [0]
-                used, sources = sorted({*forms}), strings_of(unit.source, has_keys)
-                positions = [used.index(form) for form in forms]
-                self._units.append((unit, len(self.blocks), positions))
-                for index in used:
-                    self.blocks.append(_build_block(sources[index]))
-                if before := _previous_source(unit):
-                    self._draft(len(self.blocks) - len(used), positions, before, unit.target)
+                self._open(unit, _previous_source(unit))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -136,6 +129,17 @@ class CatalogDocument(Document):
         text += self._text[len(self._text.rstrip("\n")) :]
         return self._mark + text.replace("\n", self._line_end)
 
+    def _open(self, unit: "TranslationUnit", before: str) -> None:
+        """Add the blocks of a message, whose translation is the one of another source."""
+        forms = self._plural_forms(unit) if unit.hasplural() else [0]
+        used, sources = sorted({*forms}), strings_of(unit.source, self._has_keys)
+        positions = [used.index(form) for form in forms]
+        self._units.append((unit, len(self.blocks), positions))
+        for index in used:
+            self.blocks.append(_build_block(sources[index]))
+        if any(strings_of(unit.target)):
+            self._draft(len(self.blocks) - len(used), positions, before, unit.target)
+
     def _draft(self, number: int, positions: Sequence[int], before: str, after: str) -> None:
         """Let the blocks of a message know its earlier source and the translation of that."""
         sources, translations = strings_of(before), strings_of(after)
@@ -151,23 +155,33 @@ class CatalogDocument(Document):
         (earlier,) = previous
         assert isinstance(earlier, CatalogDocument)
         known = [unit for unit in earlier._store.units if _kind_of(unit) == DONE]
-        units, versions = [unit for unit, *_ in self._units], map(_segment, known)
-        changes = find_changes([*map(_segment, units)], [*versions])
-        for (unit, number, positions), change in zip(self._units, changes, strict=True):
-            if change.earlier is None:
-                continue
-            before = known[change.earlier]
-            if change.kind != KEPT:
-                self._draft(number, positions, before.source, before.target)
-                continue
-            self._counts.update({OPEN: -1, KEPT: 1})
-            if self._form == "po":  # with its line breaks
-                unit.msgstr = before.msgstr
-            else:
-                unit.target = before.target
-            unit.markfuzzy(before.isfuzzy())
-            for position in {*positions}:
-                self.blocks[number + position].written = ""
+        versions, sources = [*map(_segment, known)], dict[tuple[str, ...], Any]()
+        for unit in known:
+            sources[tuple(strings_of(unit.target))] = unit.source
+        translated = {*versions}
+        for unit in self._store.units:
+            is_fuzzy = unit.isfuzzy() and _kind_of(unit) == DONE
+            if is_fuzzy and _segment(unit) not in translated:  # a guess of msgmerge
+                self._counts = self._counts - Counter([DONE]) + Counter([OPEN])
+                self._open(unit, sources.get(tuple(strings_of(unit.target)), ""))
+        changes = find_changes([_segment(unit) for unit, *_ in self._units], versions)
+        for at, (unit, number, positions) in enumerate(self._units):
+            kind, position = changes[at]
+            if kind != KEPT and self.blocks[number].earlier is not None:
+                changes[at] = Change(CHANGED)
+            elif position is not None:
+                before = known[position]
+                if kind != KEPT:
+                    self._draft(number, positions, before.source, before.target)
+                    continue
+                self._counts.update({OPEN: -1, KEPT: 1})
+                if self._form == "po":  # with its line breaks
+                    unit.msgstr = before.msgstr
+                else:
+                    unit.target = before.target
+                unit.markfuzzy(before.isfuzzy())
+                for position in {*positions}:
+                    self.blocks[number + position].written = ""
         return changes
 
     def _name_language(self) -> None:

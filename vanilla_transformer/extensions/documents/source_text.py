@@ -27,7 +27,7 @@ from vanilla_transformer.decoding.protection.blocks import (
     write_block,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.changes import Key, Segment
+from vanilla_transformer.text.changes import KEPT, Change, Key, Segment
 from vanilla_transformer.text.protection import Range
 
 from .line_breaks import ITEM, find_space
@@ -216,6 +216,7 @@ class Plural:
         category: The place of the word `other` in the key.
         separator: The text between two forms.
         missing: Categories, with the path of the message if each form is one.
+        known: The forms of some of them, as an earlier translation has them.
     """
 
     start: int
@@ -223,6 +224,7 @@ class Plural:
     category: Range
     separator: str
     missing: Mapping[str, Path | None]
+    known: dict[str, str] = field(default_factory=dict)
 
 
 class SourceDocument(Document):
@@ -298,6 +300,40 @@ class SourceDocument(Document):
                 for index in range(first, last):
                     keys[rows[index][1]] = path, index - first, last - first
         return keys
+
+    def update(self, *previous: Document) -> list[Change]:
+        changes = super().update(*previous)
+        with suppress(UserError):  # a format without keys
+            entries, kept = self.read_entries(), self._keep_plurals(*previous)
+            for number, key in enumerate(self._find_keys()[: len(self.places)]):
+                if key is not None and key[0] in kept:  # all of it is written at once
+                    self.places[number] = Place(*entries[key[0]].value)
+                    self.blocks[number].written = kept[key[0]]
+                    changes[number] = Change(KEPT)
+        return changes
+
+    def _keep_plurals(self, earlier: Any, translation: Any) -> dict[Path, str]:
+        """Return the translations of messages with plurals that did not change, and add further
+        messages that are forms of such plurals. The source may have fewer forms.
+        """
+        sources, targets = earlier.read_entries(), translation.read_entries()
+        starts, kept = [plural.start for plural in self.plurals], dict[Path, str]()
+        for path, entry in self.read_entries().items():
+            at, (start, end) = bisect_left(starts, entry.start), entry.value
+            is_plural = not entry.is_group and at < len(starts) and starts[at] < entry.end
+            if not is_plural or path not in targets or path not in sources:
+                continue
+            if earlier.text[slice(*sources[path].value)] != self.text[start:end]:
+                continue
+            plural = self.plurals[at]
+            if start <= plural.start:
+                kept[path] = translation.text[slice(*targets[path].value)]
+            low, high = plural.category
+            for category, form in plural.missing.items():
+                if form in targets:
+                    key = self.text[plural.start : low] + category + self.text[high:start]
+                    plural.known[category] = key + translation.text[slice(*targets[form].value)]
+        return kept
 
     def role_of(self, token: Token) -> str:
         """Return the role of an element within a paragraph, see [`Token`]."""
@@ -393,10 +429,12 @@ class SourceDocument(Document):
         for plural in self.plurals:
             first, last = plural.category
             before, after = self.slice(plural.start, first), self.slice(last, plural.end)
-            if before + after != self.text[plural.start : first] + self.text[last : plural.end]:
+            source = self.text[plural.start : first] + self.text[last : plural.end]
+            if plural.known or before + after != source:
                 forms = ""
                 for category in plural.missing:
-                    forms += before + category + after + plural.separator
+                    form = plural.known.get(category, before + category + after)
+                    forms += form + plural.separator
                 yield plural.start, plural.start, forms
 
     def write(self, place: Place, source: Block, block: Block) -> str:

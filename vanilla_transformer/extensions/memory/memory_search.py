@@ -35,7 +35,7 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
         if not isinstance(memory, TranslationMemory):
             direction = find_direction(tokenizer, options.src_lang, options.tgt_lang)
             memory = as_memory(memory, direction)
-        bias = options.draft_bias or DRAFT_BIAS
+        bias = options.draft_bias
         options = options.model_copy(update={"memory": None, "draft_bias": 0.0})
         is_drafted = can_draft and not (options.do_sample or options.mbr or options.count > 1)
         exact, similar = dict[int, Translation](), dict[int, Match]()
@@ -51,6 +51,9 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
             elif match is not None and is_drafted and sentence.draft is None:
                 similar[number] = match
                 draft = Draft(match.draft(sentence.text), bias)
+                if not bias:  # the source with the values of the text, too
+                    before = match._replace(target=match.source).draft(sentence.text)
+                    draft = Draft(draft.text, DRAFT_BIAS, before)
                 sentence = sentence._replace(draft=draft)
             searched[number] = sentence
         report(len(sentences) - len(searched))

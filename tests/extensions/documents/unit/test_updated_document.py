@@ -5,7 +5,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.document_translation import by_texts, shout
+from tests.document_translation import COLUMNS, by_texts, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import (
@@ -13,6 +13,7 @@ from vanilla_transformer.extensions.documents import (
     parse_document,
     translate_document,
 )
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 DOCUMENT = f'<w:document xmlns:r="r" xmlns:w="{W}"><w:body>%s</w:body></w:document>'
@@ -35,7 +36,7 @@ def paragraph(*runs):
     return f'<w:p><w:pPr><w:jc w:val="left"/></w:pPr>{"".join(runs)}</w:p>'
 
 
-def update(source, form, *previous, existing=None):
+def update(source, form, *previous, existing=None, direction=NO_DIRECTION):
     """Return the updated translation, the drafts by their sentences, and the summary."""
     drafts = {}
 
@@ -44,9 +45,10 @@ def update(source, form, *previous, existing=None):
             drafts[sentence.text] = sentence.draft and sentence.draft.text
         return by_texts(shout)(sentences)
 
-    document = parse_document(source, form, existing=existing, previous=previous)
+    settings = {"existing": existing, "previous": previous, "direction": direction}
+    settings["columns"] = COLUMNS.get(form, "")
+    document = parse_document(source, form, **settings)
     translated = document.render(BlockTranslator(translate, split_simply)(document.blocks))
-    settings = {"existing": existing, "previous": previous}
     again = translate_document(source, form, by_texts(shout), split_simply, **settings)
     assert again == translated
     return translated, drafts, document.summary
@@ -54,6 +56,12 @@ def update(source, form, *previous, existing=None):
 
 CUES = "1\n00:00:01,000 --> 00:00:02,000\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n"
 ANDROID = '<resources><string name="a">{}</string>\n<string name="b">{}</string></resources>'
+STRINGSDICT = (
+    '<plist version="1.0"><dict><key>a</key><dict>\n<key>NSStringLocalizedFormatKey</key>'
+    "<string>%#@n@</string>\n<key>n</key><dict>\n<key>NSStringFormatSpecTypeKey</key>"
+    "<string>NSStringPluralRuleType</string>\n{}</dict></dict></dict></plist>"
+)
+FORMS = "<key>one</key><string>{}</string>\n<key>other</key><string>{}</string>\n"
 WRAPPED = "{} and further words that\nfill the lines of a text\n\n* {}\n"
 FORMATS = {
     "html": '<h1 title="{}">{}</h1>\n<p>One <b>two</b> three.</p>',
@@ -68,6 +76,9 @@ FORMATS = {
     "srt": CUES,
     "vtt": "WEBVTT\n\n" + CUES,
     "wrapped": WRAPPED,
+    "csv": "key,text,note\na,{},One small dog.\nb,{},x\n",
+    "tsv": "key\ttext\tnote\na\t{}\tOne small dog.\nb\t{}\tx\n",
+    "stringsdict": STRINGSDICT.format(FORMS),
 }  # fmt: skip
 
 
@@ -135,6 +146,38 @@ def test_messages_are_found_by_their_keys():
     assert text == expected
     assert drafts == {"Do not": "Schließen", "Old": None, "Empty": None}
     assert summary.startswith("Kept 3 of 6 segments; 1 changed, 2 new. Translated 3 of 3 messages.")
+
+
+PLURAL_FRAMES = {
+    "json": ('{{"a": "%d",\n{}}}', '"dog_{}": "{}"', ",\n"),
+    "xml": ('<resources><plurals name="a">{}</plurals></resources>', '<item quantity="{}">{}</item>', ""),
+    "stringsdict": (STRINGSDICT, "<key>{}</key><string>{}</string>", "\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PLURAL_FRAMES)
+@pytest.mark.parametrize("singular", [{"one": "%d dog"}, {}])
+def test_plurals_keep_the_forms_that_only_their_translation_has(form, singular):
+    frame, item, separator = PLURAL_FRAMES[form]
+
+    def write(forms):
+        return frame.format(separator.join(item.format(*row) for row in forms.items()))
+
+    earlier = write({**singular, "zero": "none", "other": "%d dogs"})
+    forms = {"zero": "nic", "few": "%d  psy", "many": "%d  psów", "other": "%d  psa"}
+    translation = write({"one": "%d  pies", **forms})
+    polish = Direction("en", "pl")
+    text, drafts, summary = update(earlier, form, earlier, translation, direction=polish)
+    assert "; 0 changed, 0 new." in summary
+    assert drafts == {}
+    if form != "json" or singular:  # where the source has no `one`, it is written in its place
+        assert text == translation
+    for translated in ("pies", "psy", "psów", "psa"):
+        assert text.count(f"%d  {translated}") == 1
+    source = earlier.replace("dogs", "old dogs")
+    text, _, summary = update(source, form, earlier, translation, direction=polish)
+    assert "Kept 0" in summary or text.count("%d OLD DOGS") >= 2
+    assert "psy" not in text
 
 
 def test_changed_messages_of_an_existing_translation_are_translated_again():
@@ -244,6 +287,26 @@ def test_catalogs_take_the_translations_of_their_earlier_version():
         TS.format(' type="unfinished">', "", "", ""), "ts", TS.format(">Eins", "", "", "Zwei")
     )
     assert text == TS.format(">Eins", "", "", "Zwei")
+
+
+def test_fuzzy_messages_that_the_earlier_catalog_lacks_are_translated_by_their_guess():
+    kept = 'msgid "A cat sleeps"\nmsgstr "Katze"\n\n#, fuzzy\nmsgid "A dog sleeps"\nmsgstr "Hund"\n'
+    plural = '\n{}msgid "A {}dog"\nmsgid_plural "Many {}dogs"\nmsgstr[0] "Ein Hund"\nmsgstr[1] "Viele Hunde"\n'
+    earlier = f'{PO}{kept}\nmsgid "Two dogs run"\nmsgstr "Zwei Hunde"\n' + plural.format("", "", "")
+    new = '#, fuzzy\nmsgid "{}"\nmsgstr "{}"\n'
+    source = f"{PO}{kept}\n{new}\n{new}".format(
+        "Two cats run", "Zwei Hunde", "Other words", "Guess"
+    )
+    source += plural.format("#, fuzzy\n", "big ", "big ")
+    text, drafts, summary = update(source, "po", earlier)
+    assert f"{PO}{kept}" in text
+    assert drafts == {
+        "Two cats run": "Zwei Hunde",
+        "Other words": "Guess",
+        "A big dog": "Ein Hund",
+        "Many big dogs": "Viele Hunde",
+    }
+    assert summary.startswith("Kept 0 of 3 segments; 3 changed, 0 new. Translated 3 of 5 messages.")
 
 
 def test_messages_whose_source_changed_have_their_translation_as_draft():

@@ -268,6 +268,29 @@ def test_engine_keeps_the_bias_of_each_sentence():
     assert [row[0].tokens[:3] == [7, 30, 8] for row in together] == [False, True, False, True]
 
 
+def test_engine_prefers_each_token_by_its_own_bias():
+    _, drafted = engines(model_of(), slots=2, max_new_tokens=12)
+    request = DecodeRequest(SOURCES[0], draft=[7, 30, 8], draft_bias=0.5)
+    first = request._replace(draft=[7])
+    requests = [request, request._replace(draft_bias=[0.5] * 3)]
+    requests += [first, request._replace(draft_bias=[0.5, 0.0, 0.5, 0.5])]
+    rows = drafted.decode(requests)
+    assert_same(rows[1:2], rows[:1])
+    assert_same(rows[3:], rows[2:3])
+    assert [row[0].tokens[:2] == [7, 30] for row in rows] == [True, True, False, False]
+
+
+def test_engine_finds_a_draft_that_wins_again_after_one_token():
+    plain, drafted = engines(model_of(), max_new_tokens=12)
+    ((expected,),) = plain.decode(SOURCES[:1])
+    first, second = expected.tokens[:2]
+    assert not {7, 30} & {first, second}
+    for bias, token in ((0.5, 30), (0.4, second)):
+        request = DecodeRequest(SOURCES[0], draft=[7, first, 30], draft_bias=[0.0, 0.0, bias])
+        ((hypothesis,),) = drafted.decode([request])
+        assert hypothesis.tokens[:2] == [first, token]
+
+
 def test_engine_follows_drafts_in_buffers_that_grow_and_shrink():
     """A draft longer than the room, and sentences that are set aside."""
     plain, drafted = engines(model_of(), slots=2, max_new_tokens=50)

@@ -241,14 +241,23 @@ class ServedModel:
             limits, answers = self.limits, dict[int, Translation]()
             lengths = [len(sentence.text) for sentence in sentences]
             limits.check_sentences(lengths)
-            by_length = sorted(range(len(sentences)), key=lengths.__getitem__)
-            most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)
-            for start in range(0, len(sentences), most):
-                chunk = by_length[start : start + most]
-                texts = [sentences[position] for position in chunk]
-                part = request._replace(texts=texts, is_part=len(sentences) > most)
-                rows = await self.batcher.translate(part)
-                answers |= zip(chunk, [row[0] for row in rows], strict=True)
+            by_length = iter(sorted(range(len(sentences)), key=lengths.__getitem__))
+
+            async def work() -> None:
+                for position in by_length:
+                    is_part = len(sentences) > 1
+                    part = request._replace(texts=[sentences[position]], is_part=is_part)
+                    rows = await self.batcher.translate(part)
+                    answers[position] = rows[0][0]
+
+            # As many sentences wait as fill the next batch while one is at work.
+            num_waiting = min(2 * limits.max_batch_size, limits.max_waiting_per_client)
+            workers = [asyncio.create_task(work()) for _ in range(num_waiting)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
             return [answers[position] for position in range(len(sentences))]
 
         call = self.processes.call

@@ -660,6 +660,7 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
         drafts = request.drafts and [request.drafts[position]]
         texts = [request.texts[position]]
         one = request._replace(texts=texts, constraints=phrases, prefixes=prefixes, drafts=drafts)
+        one = one._replace(is_part=len(request.texts) > 1)
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:

@@ -189,9 +189,9 @@ def test_service_lets_texts_pass_between_the_sentences_of_a_document(pipeline):
 
     def record(texts, options, format):
         batches.append((format, len(texts)))
+        time.sleep(0.05)
         (model,) = server._models
         waiting.append(model.batcher.waiting)
-        time.sleep(0.05)
         if format != "text":
             return [[Translation(sentence.text.upper())] for sentence in texts]
         return [[text.upper()] for text in texts]

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, is_of_language
-from vanilla_transformer.text.translation_warnings import WarningLimits
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .document_processes import DocumentProcesses, Documents
 from .limits import Limits, Refusal
@@ -39,6 +39,9 @@ VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
+_COMPARED_TEXTS = 20
+_FAULTS = {"copy", "repetition", "numbers"}  # of the warnings
+_LOG = logging.getLogger("uvicorn.error")  # has times
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class ModelLoader:
         self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
         self.is_busy = False
         self._max_loaded = max_loaded
-        self._loaded: list[ServedModel] = []
+        self._loaded = set[ServedModel]()
         self._lock = asyncio.Lock()
 
     async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
@@ -93,7 +96,7 @@ class ModelLoader:
                 self.is_busy = False
 
         async with self._lock:
-            while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
+            while self._max_loaded is not None and len({*self._loaded, model}) > self._max_loaded:
                 idle = []
                 for other in self._loaded:
                     if other.requests == 0 and other.batcher.busy_seconds == 0:
@@ -114,7 +117,7 @@ class ModelLoader:
                 result = await call_on_thread(thread, run)
             finally:
                 thread.shutdown(wait=False)
-            self._loaded.append(model)
+            self._loaded.add(model)
             return result
 
 
@@ -129,6 +132,7 @@ class ServedModel:
         loader: Loader of all models of the service.
         default: The languages of requests that do not name them, as far as they are known; for one
             direction, that.
+        folder: Folder of the model, or its name on the Hub.
 
     Attributes:
         known: Options of the model, once it was loaded.
@@ -149,8 +153,9 @@ class ServedModel:
         directions: Sequence[Direction] = (),
         loader: ModelLoader | None = None,
         default: Direction = NO_DIRECTION,
+        folder: str = "",
     ):
-        self.name, self.limits, self.directions = name, limits, directions
+        self.name, self.limits, self.directions, self.folder = name, limits, directions, folder
         self.default = directions[0] if len(directions) == 1 else default
         self.requests, self.last_used = 0, 0.0
         self.sha256: str | None = None
@@ -158,6 +163,7 @@ class ServedModel:
         self._load_model, self.loader = load, loader or ModelLoader()
         self.loaded: Any = loaded  # None if the model is not in memory
         self._loading: asyncio.Task[Refusal | None] | None = None
+        self._answers: dict[tuple[str, TranslationOptions], str] = {}  # the last ones
         self.batcher = Batcher(
             self._translate,
             limits,
@@ -222,7 +228,9 @@ class ServedModel:
         try:
             await self.load()
             if self.loaded.documents is None or request.format == TEXT:
-                return await self.batcher.translate(request)
+                rows = await self.batcher.translate(request)
+                self._remember(request, rows)
+                return rows
             return await self._translate_documents(request, self.loaded.documents)
         finally:
             self.requests -= 1
@@ -245,8 +253,8 @@ class ServedModel:
 
             async def work() -> None:
                 for position in by_length:
-                    is_part = len(sentences) > 1
-                    part = request._replace(texts=[sentences[position]], is_part=is_part)
+                    texts = [sentences[position]]
+                    part = request._replace(texts=texts, is_part=len(sentences) > 1)
                     rows = await self.batcher.translate(part)
                     answers[position] = rows[0][0]
 
@@ -263,6 +271,42 @@ class ServedModel:
         call = self.processes.call
         translated = await call(request.client, translate_task, task, answer=answer)
         return [[text] for text in translated]
+
+    def _remember(self, request: TextRequest, rows: Sequence[Sequence[Any]]) -> None:
+        """Keep the last answers to requests without options, for [`ServedModel.reload`]."""
+        options = request.options.model_copy(update={"memory": None})
+        languages = TranslationOptions(src_lang=options.src_lang, tgt_lang=options.tgt_lang)
+        plain = TextRequest(request.texts, languages, request.client, is_part=request.is_part)
+        if request._replace(options=options) == plain:
+            for text, row in zip(request.texts, rows, strict=True):
+                self._answers[text, languages] = row[0]
+            self._answers = dict([*self._answers.items()][-_COMPARED_TEXTS:])
+
+    async def reload(self) -> None:
+        """Load the model again beside the one in memory, and take it unless it cannot be loaded or
+        gives more faulty answers to the last texts.
+        """
+        if self.loaded is None or self._load_model is None:  # a request will load it
+            return
+        answers, others = self._answers, dict[tuple[str, TranslationOptions], str]()
+        try:
+            new = await self.loader.load(self, self._load_model)
+            for text, languages in answers:
+                question = new.translate, [text], languages, TEXT
+                rows = await call_on_thread(self.loader.model_thread, *question)
+                others[text, languages] = rows[0][0]
+        except ModelFailure as failure:
+            _LOG.error("The model %s stays as it is: %s", self.name, failure)
+            return
+        faults, old_faults = count_faults(others), count_faults(answers)
+        is_worse, verdict = faults > old_faults, "stays as it is"
+        if not is_worse and self.loaded is not None:  # it may have made room for another one
+            self.loaded, self.known, verdict = new, new.known, "was replaced"
+            await asyncio.to_thread(hash_models, [self])
+        about = (
+            "The model %s %s: of %d answers, %d of the new one are faulty, and %d of the old one."
+        )
+        _LOG.warning(about, self.name, verdict, len(answers), faults, old_faults)
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
@@ -294,11 +338,20 @@ class ServedModel:
             self._loading = None
 
 
-def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
-    """Hash the files of weights of models, given their folders or names on the Hub."""
-    for model, name in zip(models, names, strict=True):
+def count_faults(answers: Mapping[tuple[str, TranslationOptions], str]) -> int:
+    """Count the texts whose answer is empty, copied or repeated, or has other numbers."""
+    faults = 0
+    for (text, _), answer in answers.items():
+        warnings = find_warnings(text, answer, WarningLimits())
+        faults += answer.strip() in ("", text.strip()) or not _FAULTS.isdisjoint(warnings)
+    return faults
+
+
+def hash_models(models: Sequence[ServedModel]) -> None:
+    """Hash the files of weights of models."""
+    for model in models:
         with suppress(OSError, UserError):  # loading reports them
-            files = hash_model(name).items()
+            files = hash_model(model.folder).items()
             hashes = [value for file, value in files if Path(file).suffix in _WEIGHTS]
             model.sha256 = " ".join(hashes)
 

@@ -161,9 +161,8 @@ class FairQueue:
             longest_with_it = max(longest, entry.text.tokens)
             num_tokens = (len(batch) + 1) * longest_with_it
             is_slow = entry.is_large and len(batch) > 1 and num_tokens > tokens_in_time
-            is_short_enough = num_tokens <= self._limits.max_batch_tokens and not is_slow
-            has_room = len(batch) < self._limits.max_batch_size and is_short_enough
-            if batch and not has_room:
+            is_full = len(batch) == self._limits.max_batch_size
+            if batch and (is_full or is_slow or num_tokens > self._limits.max_batch_tokens):
                 others.append(entry)
                 continue
             batch.append(entry.text)
@@ -184,12 +183,9 @@ class FairQueue:
         # The last batches may be equally long. That no tokens take no time makes the next one
         # shorter then, from which the fixed part is learned.
         tokens, seconds = np.array([(0, 0.0), *self._measured]).T
-        weights = np.ones(len(tokens))
-        weights[0] = _WEIGHT_OF_NOTHING
+        weights = [_WEIGHT_OF_NOTHING] + [1.0] * len(self._measured)
         slope, fixed = np.polyfit(tokens, seconds, 1, w=weights)
-        if slope <= 0:
-            return float("inf")
-        return (max(_SECONDS_OF_BATCH, _LEAST_SHARE * fixed) - fixed) / slope
+        return (max(_SECONDS_OF_BATCH, _LEAST_SHARE * fixed) - fixed) / max(slope, 1e-9)
 
 
 class Translate(Protocol):

@@ -630,6 +630,8 @@ class _Translator:
     ) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
+        num_texts = len(content.text) if isinstance(content.text, list) else 1
+        request.state.texts = getattr(request.state, "texts", 0) + num_texts
         is_longer = request.state.body_bytes > self.limits.max_body_bytes
         if content.format == TEXT and is_longer:
             requirement = (

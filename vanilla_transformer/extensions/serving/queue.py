@@ -104,7 +104,7 @@ class FairQueue:
       their preference, would let the latest ones overtake the others.
     - Clients share the model by tokens. One with hundreds of requests does not delay the single
       request of another one, and none collects a right, or a debt, while it is silent.
-    - Small and large requests are kinds of their own, so that a small one does not wait for a large
+    - Small and large requests have separate turns, so that a small one does not wait for a large
       one of its own client. Tokens of large ones count several times: small ones come first, and
       their share is larger if both keep coming. But no text waits for ever, since all that come
       later end later.

@@ -91,7 +91,9 @@ def ask_by_hey(service: Service, options: LoadArguments, is_replaced: bool) -> d
         if is_replaced:
             service.process.send_signal(signal.SIGHUP)
         answers = list(csv.DictReader(io.StringIO(asking.result())))
-    waited = [float(answer["response-time"]) for answer in answers]
+    answers.sort(key=lambda answer: float(answer["offset"]))
+    # The first requests of all clients come at once, and only the last ones of them wait for all.
+    waited = [float(answer["response-time"]) for answer in answers[options.clients :]]
     batches, texts = (now - then for now, then in zip(read_batches(service), before, strict=True))
     cuts = [cut / mean(waited) for cut in quantiles(waited, n=100)]
     failed = sum(answer["status-code"] != "200" for answer in answers)

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
 _COMPARED_TEXTS = 20
 _FAULTS = {"copy", "repetition", "numbers"}  # of the warnings
+_Answers = dict[tuple[str, TranslationOptions], str]  # to texts in some languages
 _LOG = logging.getLogger("uvicorn.error")  # has times
 
 
@@ -163,7 +164,7 @@ class ServedModel:
         self._load_model, self.loader = load, loader or ModelLoader()
         self.loaded: Any = loaded  # None if the model is not in memory
         self._loading: asyncio.Task[Refusal | None] | None = None
-        self._answers: dict[tuple[str, TranslationOptions], str] = {}  # the last ones
+        self._answers = _Answers()  # the last ones
         self.batcher = Batcher(
             self._translate,
             limits,
@@ -288,25 +289,25 @@ class ServedModel:
         """
         if self.loaded is None or self._load_model is None:  # a request will load it
             return
-        answers, others = self._answers, dict[tuple[str, TranslationOptions], str]()
+        answers, others, verdict = self._answers, _Answers(), "stays as it is"
         try:
             new = await self.loader.load(self, self._load_model)
             for text, languages in answers:
-                question = new.translate, [text], languages, TEXT
-                rows = await call_on_thread(self.loader.model_thread, *question)
+                rows = await call_on_thread(
+                    self.loader.model_thread, new.translate, [text], languages, TEXT
+                )
                 others[text, languages] = rows[0][0]
-        except ModelFailure as failure:
+        except (ModelFailure, Refusal) as failure:
             _LOG.error("The model %s stays as it is: %s", self.name, failure)
             return
         faults, old_faults = count_faults(others), count_faults(answers)
-        is_worse, verdict = faults > old_faults, "stays as it is"
-        if not is_worse and self.loaded is not None:  # it may have made room for another one
+        if faults <= old_faults and self.loaded is not None:  # it may have made room for another
             self.loaded, self.known, verdict = new, new.known, "was replaced"
             await asyncio.to_thread(hash_models, [self])
-        about = (
-            "The model %s %s: of %d answers, %d of the new one are faulty, and %d of the old one."
+        _LOG.warning(
+            "The model %s %s: of %d answers, %d of the new one are faulty, and %d of the old one.",
+            *(self.name, verdict, len(answers), faults, old_faults),
         )
-        _LOG.warning(about, self.name, verdict, len(answers), faults, old_faults)
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
@@ -338,7 +339,7 @@ class ServedModel:
             self._loading = None
 
 
-def count_faults(answers: Mapping[tuple[str, TranslationOptions], str]) -> int:
+def count_faults(answers: _Answers) -> int:
     """Count the texts whose answer is empty, copied or repeated, or has other numbers."""
     faults = 0
     for (text, _), answer in answers.items():

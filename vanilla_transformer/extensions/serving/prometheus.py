@@ -81,8 +81,8 @@ class CountRequests:
                 model = state.get("model", "")
                 self._requests.labels(model, message["status"]).inc()
                 self._request_seconds.labels(model).observe(seconds)
-                about = f" {model or '-'}, texts: {state.get('texts', 0)}"
-                ANSWERED.set(f"{about}, {1000 * seconds:.0f} ms")
+                num_texts = state.get("texts", 0)
+                ANSWERED.set(f" {model or '-'}, texts: {num_texts}, {1000 * seconds:.0f} ms")
             await send(message)
 
         await self._app(scope, receive, send_and_count)

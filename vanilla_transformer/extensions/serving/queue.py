@@ -173,8 +173,8 @@ class FairQueue:
 
     def measure(self, batch: Sequence[QueuedText], seconds: float) -> None:
         """Learn how long a batch took."""
-        num_tokens = len(batch) * max(text.tokens for text in batch)
-        self._measured.append((num_tokens, seconds))
+        longest = max(1, *(text.tokens for text in batch))
+        self._measured.append((len(batch) * longest, seconds))
 
     def _tokens_in_time(self) -> float:
         """Return how many tokens a batch may have to take the time of one with large requests."""

@@ -4,9 +4,9 @@ Measure the HTTP service under load, by hey (`apt install hey`).
     python -m benchmarks.bench_load FOLDER
 
 FOLDER is a trained model. Figures are ratios, since the machine may do other work. Waiting times of
-many clients are over their mean, which is the time of each one in a queue without turns; others are
-over the time of the same texts alone, or of a full batch. `--checkout` measures another state of
-this repository.
+many clients are over the mean of their round, which is the time of each one in a queue without
+turns; others are over the time of the same texts alone, or of a full batch. `--checkout` measures
+another state of this repository.
 """
 
 import csv
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def ask_by_hey(service: Service, options: LoadArguments, is_replaced: bool) -> dict[str, Any]:
     """Let many clients ask one sentence after another, and return how long they wait, over the mean
-    time of a queue without turns.
+    of their round.
 
     Args:
         is_replaced: Whether the service loads its model again meanwhile.
@@ -92,10 +92,13 @@ def ask_by_hey(service: Service, options: LoadArguments, is_replaced: bool) -> d
             service.process.send_signal(signal.SIGHUP)
         answers = list(csv.DictReader(io.StringIO(asking.result())))
     answers.sort(key=lambda answer: float(answer["offset"]))
+    waited, ratios = [float(answer["response-time"]) for answer in answers], list[float]()
     # The first requests of all clients come at once, and only the last ones of them wait for all.
-    waited = [float(answer["response-time"]) for answer in answers[options.clients :]]
+    for start in range(options.clients, len(waited), options.clients):
+        of_a_round = waited[start : start + options.clients]
+        ratios += [seconds / mean(of_a_round) for seconds in of_a_round]
     batches, texts = (now - then for now, then in zip(read_batches(service), before, strict=True))
-    cuts = [cut / mean(waited) for cut in quantiles(waited, n=100)]
+    cuts = quantiles(ratios, n=100)
     failed = sum(answer["status-code"] != "200" for answer in answers)
     kind = "while the model is replaced" if is_replaced else "at one address"
     row = {"load": f"{options.clients} clients {kind}", "requests": len(answers), "failed": failed}

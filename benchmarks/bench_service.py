@@ -117,7 +117,7 @@ def save_random_model(folder: Path) -> Path:
 
 
 @contextmanager
-def running_service(folder: Path, checkout: str) -> Iterator[Service]:
+def running_service(folder: Path, checkout: str, *flags: str) -> Iterator[Service]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -129,6 +129,7 @@ def running_service(folder: Path, checkout: str) -> Iterator[Service]:
         str(folder),
         "--port",
         str(port),
+        *flags,
     ]
     process = subprocess.Popen(
         command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

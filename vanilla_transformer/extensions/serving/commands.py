@@ -199,8 +199,7 @@ def serve_command(arguments: Sequence[str]) -> None:
             hosts=find_hosts(options, listener.getsockname()[0]),
             suggestions=suggestions,
         )
-        names = [options.name] if options.name else list(folders.values())
-        ThreadPoolExecutor(1, thread_name_prefix="hash").submit(hash_models, models, names)
+        ThreadPoolExecutor(1, thread_name_prefix="hash").submit(hash_models, models)
         if options.page:
             add_page(service, **page)
         host, port = listener.getsockname()[:2]
@@ -281,15 +280,10 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
 
     from .models import ServedModel
 
+    load = partial(load_pipeline, options.name, options.precision, **further_models(options))
     # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they
     # would sleep instead of spinning, and a request would take three times as long.
     with ThreadPoolExecutor(1) as loading:
-        load = partial(
-            load_pipeline,
-            options.name,
-            options.precision,
-            **further_models(options),
-        )
         translate = loading.submit(load).result()
     settings = language_settings(translate.tokenizer, options)
     languages, flag = find_languages(translate.tokenizer), options.direction
@@ -324,10 +318,31 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         glossary = read_glossary(files[0], source or DEFAULT_LANGUAGE, target)
     memory = _read_memory(options.memory, Direction(source, target))
     spoken = options.source_language or default.source
-    model = _wrap(translate, settings, spoken, default, options, glossary, memory)
+    wrap = partial(
+        _wrap,
+        languages=settings,
+        spoken=spoken,
+        direction=default,
+        options=options,
+        glossary=glossary,
+        memory=memory,
+    )
+
+    def load_again() -> "LoadedModel":
+        new = load()
+        if languages is None:
+            find_direction(new.tokenizer, *default)  # refuses another one
+        return wrap(new)
+
     folder = Path(options.name).name
     served = ServedModel(
-        flag or folder, options, loaded=model, directions=directions, default=default
+        flag or folder,
+        options,
+        load_again,
+        wrap(translate),
+        directions,
+        default=default,
+        folder=options.name,
     )
     return [served], {"title": folder, "directions": choices, "default": settings}
 
@@ -365,7 +380,9 @@ def _several_models(
     for direction, folder in folders.items():
         load_model = partial(load, direction, folder)
         name = str(direction)
-        models.append(ServedModel(name, options, load_model, None, [direction], loader))
+        models.append(
+            ServedModel(name, options, load_model, None, [direction], loader, folder=folder)
+        )
     return models, {"title": "vanilla-transformer"}
 
 

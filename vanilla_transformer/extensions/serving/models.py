@@ -20,7 +20,7 @@ from vanilla_transformer.decoding.sentences import Sentence
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, is_of_language
-from vanilla_transformer.text.translation_warnings import WarningLimits
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .document_processes import DocumentProcesses, Documents
 from .limits import Limits, Refusal
@@ -39,6 +39,10 @@ VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
+_COMPARED_TEXTS = 20
+_FAULTS = {"copy", "repetition", "numbers"}  # of the warnings
+_Answers = dict[tuple[str, TranslationOptions], str]  # to texts in some languages
+_LOG = logging.getLogger("uvicorn.error")  # has times
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class ModelLoader:
         self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
         self.is_busy = False
         self._max_loaded = max_loaded
-        self._loaded: list[ServedModel] = []
+        self._loaded = set[ServedModel]()
         self._lock = asyncio.Lock()
 
     async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
@@ -93,7 +97,7 @@ class ModelLoader:
                 self.is_busy = False
 
         async with self._lock:
-            while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
+            while self._max_loaded is not None and len({*self._loaded, model}) > self._max_loaded:
                 idle = []
                 for other in self._loaded:
                     if other.requests == 0 and other.batcher.busy_seconds == 0:
@@ -114,7 +118,7 @@ class ModelLoader:
                 result = await call_on_thread(thread, run)
             finally:
                 thread.shutdown(wait=False)
-            self._loaded.append(model)
+            self._loaded.add(model)
             return result
 
 
@@ -129,6 +133,7 @@ class ServedModel:
         loader: Loader of all models of the service.
         default: The languages of requests that do not name them, as far as they are known; for one
             direction, that.
+        folder: Folder of the model, or its name on the Hub.
 
     Attributes:
         known: Options of the model, once it was loaded.
@@ -149,8 +154,9 @@ class ServedModel:
         directions: Sequence[Direction] = (),
         loader: ModelLoader | None = None,
         default: Direction = NO_DIRECTION,
+        folder: str = "",
     ):
-        self.name, self.limits, self.directions = name, limits, directions
+        self.name, self.limits, self.directions, self.folder = name, limits, directions, folder
         self.default = directions[0] if len(directions) == 1 else default
         self.requests, self.last_used = 0, 0.0
         self.sha256: str | None = None
@@ -158,6 +164,7 @@ class ServedModel:
         self._load_model, self.loader = load, loader or ModelLoader()
         self.loaded: Any = loaded  # None if the model is not in memory
         self._loading: asyncio.Task[Refusal | None] | None = None
+        self._answers = _Answers()  # the last ones
         self.batcher = Batcher(
             self._translate,
             limits,
@@ -222,7 +229,9 @@ class ServedModel:
         try:
             await self.load()
             if self.loaded.documents is None or request.format == TEXT:
-                return await self.batcher.translate(request)
+                rows = await self.batcher.translate(request)
+                self._remember(request, rows)
+                return rows
             return await self._translate_documents(request, self.loaded.documents)
         finally:
             self.requests -= 1
@@ -241,19 +250,64 @@ class ServedModel:
             limits, answers = self.limits, dict[int, Translation]()
             lengths = [len(sentence.text) for sentence in sentences]
             limits.check_sentences(lengths)
-            by_length = sorted(range(len(sentences)), key=lengths.__getitem__)
-            most = min(limits.max_batch_size, limits.max_texts, limits.max_waiting_per_client)
-            for start in range(0, len(sentences), most):
-                chunk = by_length[start : start + most]
-                texts = [sentences[position] for position in chunk]
-                part = request._replace(texts=texts, is_part=len(sentences) > most)
-                rows = await self.batcher.translate(part)
-                answers |= zip(chunk, [row[0] for row in rows], strict=True)
+            by_length = iter(sorted(range(len(sentences)), key=lengths.__getitem__))
+
+            async def work() -> None:
+                for position in by_length:
+                    texts = [sentences[position]]
+                    part = request._replace(texts=texts, is_part=len(sentences) > 1)
+                    rows = await self.batcher.translate(part)
+                    answers[position] = rows[0][0]
+
+            # As many sentences wait as fill the next batch while one is at work.
+            num_waiting = min(2 * limits.max_batch_size, limits.max_waiting_per_client)
+            workers = [asyncio.create_task(work()) for _ in range(num_waiting)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for worker in workers:
+                    worker.cancel()
             return [answers[position] for position in range(len(sentences))]
 
         call = self.processes.call
         translated = await call(request.client, translate_task, task, answer=answer)
         return [[text] for text in translated]
+
+    def _remember(self, request: TextRequest, rows: Sequence[Sequence[Any]]) -> None:
+        """Keep the last answers to requests without options, for [`ServedModel.reload`]."""
+        options = request.options.model_copy(update={"memory": None})
+        languages = TranslationOptions(src_lang=options.src_lang, tgt_lang=options.tgt_lang)
+        plain = TextRequest(request.texts, languages, request.client, is_part=request.is_part)
+        if request._replace(options=options) == plain:
+            for text, row in zip(request.texts, rows, strict=True):
+                self._answers[text, languages] = row[0]
+            self._answers = dict([*self._answers.items()][-_COMPARED_TEXTS:])
+
+    async def reload(self) -> None:
+        """Load the model again beside the one in memory, and take it unless it cannot be loaded or
+        gives more faulty answers to the last texts.
+        """
+        if self.loaded is None or self._load_model is None:  # a request will load it
+            return
+        answers, others, verdict = self._answers, _Answers(), "stays as it is"
+        try:
+            new = await self.loader.load(self, self._load_model)
+            for text, languages in answers:
+                rows = await call_on_thread(
+                    self.loader.model_thread, new.translate, [text], languages, TEXT
+                )
+                others[text, languages] = rows[0][0]
+        except (ModelFailure, Refusal) as failure:
+            _LOG.error("The model %s stays as it is: %s", self.name, failure)
+            return
+        faults, old_faults = count_faults(others), count_faults(answers)
+        if faults <= old_faults and self.loaded is not None:  # it may have made room for another
+            self.loaded, self.known, verdict = new, new.known, "was replaced"
+            await asyncio.to_thread(hash_models, [self])
+        _LOG.warning(
+            "The model %s %s: of %d answers, %d of the new one are faulty, and %d of the old one.",
+            *(self.name, verdict, len(answers), faults, old_faults),
+        )
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
@@ -285,11 +339,20 @@ class ServedModel:
             self._loading = None
 
 
-def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
-    """Hash the files of weights of models, given their folders or names on the Hub."""
-    for model, name in zip(models, names, strict=True):
+def count_faults(answers: _Answers) -> int:
+    """Count the texts whose answer is empty, copied or repeated, or has other numbers."""
+    faults = 0
+    for (text, _), answer in answers.items():
+        warnings = find_warnings(text, answer, WarningLimits())
+        faults += answer.strip() in ("", text.strip()) or not _FAULTS.isdisjoint(warnings)
+    return faults
+
+
+def hash_models(models: Sequence[ServedModel]) -> None:
+    """Hash the files of weights of models."""
+    for model in models:
         with suppress(OSError, UserError):  # loading reports them
-            files = hash_model(name).items()
+            files = hash_model(model.folder).items()
             hashes = [value for file, value in files if Path(file).suffix in _WEIGHTS]
             model.sha256 = " ".join(hashes)
 

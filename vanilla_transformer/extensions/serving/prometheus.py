@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .models import Models, ServedModel
 from .queue import QueuedText
 
+# The model, texts and time of an answer, for the log
+ANSWERED = ContextVar("answered", default="")
 _BATCH_SIZES = [2**power for power in range(11)]
 _GAUGES: dict[str, tuple[str, Callable[[ServedModel], Any]]] = {
     "batches": ("Batches so far.", lambda model: model.batcher.batches),
@@ -74,9 +77,12 @@ class CountRequests:
         async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
                 # Empty if the request fits none.
-                model = scope.get("state", {}).get("model", "")
+                state, seconds = scope.get("state", {}), time.monotonic() - start
+                model = state.get("model", "")
                 self._requests.labels(model, message["status"]).inc()
-                self._request_seconds.labels(model).observe(time.monotonic() - start)
+                self._request_seconds.labels(model).observe(seconds)
+                num_texts = state.get("texts", 0)
+                ANSWERED.set(f" {model or '-'}, texts: {num_texts}, {1000 * seconds:.0f} ms")
             await send(message)
 
         await self._app(scope, receive, send_and_count)

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.sentences import Sentence
@@ -17,12 +19,14 @@ from .limits import LONGEST_REASON, Limits, Refusal
 TEXT = "text"  # the format of texts that are no documents
 _NO_OPTIONS = TranslationOptions()
 
-# A request is small as long as the small requests of its client have at most this many tokens. As
-# long as there were small requests within the last seconds, large ones get few tokens of each
-# batch, so that a small one, which waits for the current batch and for its own, waits briefly.
+# A request with more tokens, or a part of one, is large: its tokens count several times.
 _TOKENS_OF_SMALL_REQUESTS = 256
-_SECONDS_WITH_SMALL_BATCHES = 30.0
-_FEW_TOKENS = 32
+_COST_OF_LARGE_REQUESTS = 4
+# A batch has large requests for so many seconds, or so many times the time that any batch takes.
+_SECONDS_OF_BATCH = 0.25
+_LEAST_SHARE = 5
+_MEASURED_BATCHES = 64  # the last ones
+_WEIGHT_OF_NOTHING = 0.1  # of a batch without tokens, which takes no time
 
 
 class TextRequest(NamedTuple):
@@ -79,95 +83,109 @@ class QueuedRequest:
     is_part: bool = False
 
 
+class _Waiting(NamedTuple):
+    """A text that waits, with the virtual time at which its turn ends."""
+
+    finish: int
+    text: QueuedText
+    request: QueuedRequest
+    is_large: bool
+
+
 class FairQueue:
     """Queue the texts of requests and take batches of them.
+
+    The texts are in the order of self-clocked fair queueing (Golestani 1994). Its clock counts
+    tokens: the turn of a text ends when its tokens have passed since the text before it, of the
+    same client and kind, or since the text that was taken last. That has these reasons:
+
+    - Equal requests of a client are taken in the order in which they came. Turns among its requests
+      would make all of them end late, and a bound of its waiting tokens, beyond which they lose
+      their preference, would let the latest ones overtake the others.
+    - Clients share the model by tokens. One with hundreds of requests does not delay the single
+      request of another one, and none collects a right, or a debt, while it is silent.
+    - Small and large requests have separate turns, so that a small one does not wait for a large
+      one of its own client. Tokens of large ones count several times: small ones come first, and
+      their share is larger if both keep coming. But no text waits for ever, since all that come
+      later end later.
+    - A batch is filled in this order, past texts that do not fit into it, and the first one always
+      fits. Full batches are what makes a model fast: a text alone takes nearly as long as many.
+    - A small request waits at most for the batch at work and for its own. So a batch with large
+      requests must not take long, and how many tokens that are depends on the model: the time that
+      any batch takes and the time of a token are measured by a line through the last batches. Where
+      any batch takes long, a short one would waste the model. Hence a batch may always take five
+      times as long as its fixed part, and large requests lose at most a fourth of their speed.
 
     Args:
         limits: Limits of batches and of waiting texts. The limits of waiting texts hold separately
             for small and for large requests, so that large ones do not keep small ones out. A batch
             of one text may have any length.
-        clock: Returns the time in seconds.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, limits: Limits):
         self._limits = limits
-        self._clock = clock
-        self._small, self._large = _Lane(), _Lane()
-        self._last_small_request = -float("inf")
-        self._large_must_be_next = False
+        self._waiting: list[_Waiting] = []
+        self._now = 0  # the end of the last turn
+        self._measured = deque[tuple[int, float]](maxlen=_MEASURED_BATCHES)
 
     def __len__(self) -> int:
-        return len(self._small.waiting()) + len(self._large.waiting())
+        return len(self._waiting)
 
     def add(self, request: QueuedRequest) -> None:
         """Add the texts of a request."""
-        texts = [*self._small.waiting(request.client), *request.texts]
-        num_tokens = sum(text.tokens for text in texts)
-        is_small = not request.is_part and num_tokens <= _TOKENS_OF_SMALL_REQUESTS
-        lane = self._small if is_small else self._large
-        num_waiting = len(lane.waiting(request.client)) + len(request.texts)
-        if num_waiting > self._limits.max_waiting_per_client:
+        num_tokens = sum(text.tokens for text in request.texts)
+        is_large = request.is_part or num_tokens > _TOKENS_OF_SMALL_REQUESTS
+        of_kind = [entry for entry in self._waiting if entry.is_large == is_large]
+        of_client = [entry for entry in of_kind if entry.request.client == request.client]
+        if len(of_client) + len(request.texts) > self._limits.max_waiting_per_client:
             raise Refusal(
                 429, "Too many of your texts wait (--max_waiting_per_client). Try again later."
             )
-        if len(lane.waiting()) + len(request.texts) > self._limits.max_waiting:
+        if len(of_kind) + len(request.texts) > self._limits.max_waiting:
             raise Refusal(429, "Too many texts wait (--max_waiting). Try again later.")
-        if is_small:
-            self._last_small_request = self._clock()
-        if request.texts:
-            lane.setdefault(request.client, deque()).append(request)
+        finish = max((entry.finish for entry in of_client), default=self._now)
+        for text in request.texts:
+            finish += text.tokens * (_COST_OF_LARGE_REQUESTS if is_large else 1)
+            self._waiting.append(_Waiting(finish, text, request, is_large))
+        self._waiting.sort(key=attrgetter("finish"))
 
     def discard(self, request: QueuedRequest) -> None:
         """Remove the texts of a request that still wait, if any."""
-        for lane in (self._small, self._large):
-            if request in (requests := lane.get(request.client, deque())):
-                requests.remove(request)
-                if not requests:
-                    del lane[request.client]
+        self._waiting = [entry for entry in self._waiting if entry.request is not request]
 
     def take(self) -> list[QueuedText]:
         """Remove and return the texts of the next batch, none if the queue is empty."""
-        batch: list[QueuedText] = []
-        if not (self._large_must_be_next and self._large):  # the large one may be gone
-            self._fill(batch, self._small, self._limits.max_batch_tokens)
-        num_small, max_tokens = len(batch), self._limits.max_batch_tokens
-        if self._clock() - self._last_small_request <= _SECONDS_WITH_SMALL_BATCHES:
-            max_tokens = min(max_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
-        self._fill(batch, self._large, max_tokens)
-        self._large_must_be_next = bool(self._large) and len(batch) == num_small
+        batch, others = list[QueuedText](), list[_Waiting]()
+        tokens_in_time, longest = self._tokens_in_time(), 0
+        for entry in self._waiting:
+            longest_with_it = max(longest, entry.text.tokens)
+            num_tokens = (len(batch) + 1) * longest_with_it
+            is_slow = entry.is_large and len(batch) > 1 and num_tokens > tokens_in_time
+            is_full = len(batch) == self._limits.max_batch_size
+            if batch and (is_full or is_slow or num_tokens > self._limits.max_batch_tokens):
+                others.append(entry)
+                continue
+            batch.append(entry.text)
+            longest = longest_with_it
+            self._now = max(self._now, entry.finish)
+        self._waiting = others
         return batch
 
-    def _fill(self, batch: list[QueuedText], lane: "_Lane", max_tokens: int) -> None:
-        while lane and len(batch) < self._limits.max_batch_size:
-            next_text = next(iter(lane.values()))[0].texts[0]
-            if batch and _padded_tokens([*batch, next_text]) > max_tokens:
-                break
-            batch.append(lane.take())
+    def measure(self, batch: Sequence[QueuedText], seconds: float) -> None:
+        """Learn how long a batch took."""
+        longest = max(1, *(text.tokens for text in batch))
+        self._measured.append((len(batch) * longest, seconds))
 
-
-class _Lane(OrderedDict[str, deque[QueuedRequest]]):
-    """Waiting requests by their clients, which take turns, and so do the requests of each
-    client.
-    """
-
-    def waiting(self, client: str | None = None) -> list[QueuedText]:
-        """Return the texts of a client, or of all clients."""
-        requests = chain(*self.values()) if client is None else self.get(client, ())
-        return [text for request in requests for text in request.texts]
-
-    def take(self) -> QueuedText:
-        client, requests = self.popitem(last=False)
-        request = requests.popleft()
-        text = request.texts.popleft()
-        if request.texts:
-            requests.append(request)
-        if requests:
-            self[client] = requests
-        return text
-
-
-def _padded_tokens(texts: list[QueuedText]) -> int:
-    return len(texts) * max((text.tokens for text in texts), default=0)
+    def _tokens_in_time(self) -> float:
+        """Return how many tokens a batch may have to take the time of one with large requests."""
+        if not self._measured:
+            return float("inf")
+        # The last batches may be equally long. That no tokens take no time makes the next one
+        # shorter then, from which the fixed part is learned.
+        tokens, seconds = np.array([(0, 0.0), *self._measured]).T
+        weights = [_WEIGHT_OF_NOTHING] + [1.0] * len(self._measured)
+        slope, fixed = np.polyfit(tokens, seconds, 1, w=weights)
+        return (max(_SECONDS_OF_BATCH, _LEAST_SHARE * fixed) - fixed) / max(slope, 1e-9)
 
 
 class Translate(Protocol):
@@ -435,7 +453,7 @@ class Batcher:
                 await asyncio.wait([call], timeout=limit - self.busy_seconds)
         finally:
             call.cancel()
-        self._busy_since = None
+        seconds, self._busy_since = self.busy_seconds, None
         try:
             translations = call.result()
             if [len(hypotheses) for hypotheses in translations] != [count] * len(texts):
@@ -444,6 +462,7 @@ class Batcher:
             if not isinstance(failure.__cause__, _REFUSALS):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
+        self._queue.measure(group, seconds)
         return translations
 
     async def _check_model(self, options: TranslationOptions) -> None:

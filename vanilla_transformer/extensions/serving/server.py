@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,11 +18,25 @@ from vanilla_transformer.errors import UserError, UserFileError
 
 from .limits import Limits
 from .models import Models
+from .prometheus import ANSWERED
 
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
 _TOO_MANY += b"Content-Length: 50\r\n\r\nToo many connections are open (--max_connections)."
 # Bytes of a client until others have their turn: h11 takes 15 µs for each chunk, however small.
 _BYTES_AT_ONCE = 2048
+_LOG_CONFIG = uvicorn.config.LOGGING_CONFIG | {
+    "formatters": {
+        "default": {
+            "()": "uvicorn.logging.DefaultFormatter",
+            "fmt": "%(asctime)s %(levelprefix)s %(message)s",
+        },
+        "access": {
+            "()": "uvicorn.logging.AccessFormatter",
+            "fmt": "%(asctime)s %(levelprefix)s %(client_addr)s "
+            '"%(request_line)s" %(status_code)s%(answered)s',
+        },
+    }
+}
 # Time to send the last answers and to close connections, at the end of the grace period.
 _SECONDS_TO_CLOSE = 0.5
 
@@ -50,17 +66,32 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, service: FastAPI, limits: Limits):
-        logging.getLogger("uvicorn.access").addFilter(_without_query)
+        logging.getLogger("uvicorn.access").addFilter(_complete)
         self._models, self._grace_seconds = service.state.models, limits.grace_seconds
         seconds: Any = limits.grace_seconds - _SECONDS_TO_CLOSE  # may be a float
         connection: Any = partial(_Connection, limits)  # which uvicorn only calls
         config = uvicorn.Config(
-            service, http=connection, ws="none", log_level="info", timeout_graceful_shutdown=seconds
+            service,
+            http=connection,
+            ws="none",
+            log_config=_LOG_CONFIG,
+            log_level="info",
+            timeout_graceful_shutdown=seconds,
         )
         super().__init__(config)
 
     def stop(self) -> None:
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # A server on a thread has no signals, and Windows has not this one.
+        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+        await super().startup(sockets)
+
+    def reload(self) -> None:
+        """Begin to load the models again, and take new ones that are not worse."""
+        self._reloads = [asyncio.ensure_future(model.reload()) for model in self._models]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -69,11 +100,15 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _without_query(record: logging.LogRecord) -> bool:
-    """Keep the texts and the key in the query of a request out of the log."""
+def _complete(record: logging.LogRecord) -> bool:
+    """Keep health checks out of the log, and the texts and the key in the query of a request, and
+    add the model, the texts and the time.
+    """
     client, method, path, *others = record.args  # type: ignore[misc]  # of uvicorn
-    record.args = (client, method, str(path).partition("?")[0], *others)
-    return True
+    path = str(path).partition("?")[0]
+    record.args = (client, method, path, *others)
+    record.answered = ANSWERED.get()
+    return path != "/health"
 
 
 def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:

@@ -630,6 +630,8 @@ class _Translator:
     ) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
+        num_texts = len(content.text) if isinstance(content.text, list) else 1
+        request.state.texts = getattr(request.state, "texts", 0) + num_texts
         is_longer = request.state.body_bytes > self.limits.max_body_bytes
         if content.format == TEXT and is_longer:
             requirement = (
@@ -660,6 +662,7 @@ async def stream_events(model: ServedModel, request: TextRequest) -> AsyncIterat
         drafts = request.drafts and [request.drafts[position]]
         texts = [request.texts[position]]
         one = request._replace(texts=texts, constraints=phrases, prefixes=prefixes, drafts=drafts)
+        one = one._replace(is_part=len(request.texts) > 1)
         try:
             (row,) = await model.translate(one)
         except Refusal as refusal:

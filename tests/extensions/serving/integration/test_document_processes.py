@@ -182,12 +182,16 @@ def test_service_ends_beside_a_slow_document(pipeline):
 
 
 def test_service_lets_texts_pass_between_the_sentences_of_a_document(pipeline):
-    """A request of one line once waited for the whole document."""
-    batches = []
+    """A request of one line once waited for the whole document. While a batch is at work, the next
+    one is full.
+    """
+    batches, waiting = [], []
 
     def record(texts, options, format):
         batches.append((format, len(texts)))
         time.sleep(0.05)
+        (model,) = server._models
+        waiting.append(model.batcher.waiting)
         if format != "text":
             return [[Translation(sentence.text.upper())] for sentence in texts]
         return [[text.upper()] for text in texts]
@@ -201,3 +205,4 @@ def test_service_lets_texts_pass_between_the_sentences_of_a_document(pipeline):
         long.join()
     assert passed < len(batches)
     assert max(size for _, size in batches) == 2
+    assert all(waiting[1:-4])

@@ -1,6 +1,7 @@
 """A service of several models, which are loaded when requests need them."""
 
 import asyncio
+import logging
 import threading
 import time
 import weakref
@@ -341,3 +342,103 @@ def test_a_broken_model_breaks_the_service():
         others = {"de-en": "not loaded", "en-fr": "not loaded"}
         assert states(client) == {"en-de": "broken"} | others
         assert models_of(client)[0].batcher.last_failure == "RuntimeError"
+
+
+# --- Loading again --------------------------------------------------------------------------------
+
+TEXTS = ["Two dogs run.", "A man buys 3 apples.", "Where is the old house?"]
+# New model → words of the log.
+NEW_MODELS = {
+    "other words": (lambda text: f"neu {text[::-1]}", "was replaced: of 3 answers, 0"),
+    "copies": (lambda text: text, "stays as it is: of 3 answers, 3"),
+    "nothing": (lambda text: " ", "stays as it is: of 3 answers, 3"),
+    "repeats": (lambda text: "viele viele viele Hunde 3"[:24], "stays as it is: of 3 answers, 3"),
+    "other numbers": (
+        lambda text: text[::-1].replace("3", "47"),
+        "stays as it is: of 3 answers, 1",
+    ),
+    "fails": (lambda text: text[99], "stays as it is: IndexError"),
+}
+
+
+@pytest.fixture
+def log():
+    """Return the lines of uvicorn's log."""
+    lines, handler = [], logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logging.getLogger("uvicorn.error").addHandler(handler)
+    yield lines
+    logging.getLogger("uvicorn.error").removeHandler(handler)
+
+
+def loaded(answer, known=()):
+    def translate(texts, options, format):
+        return [[answer(text)] * options.count for text in texts]
+
+    return LoadedModel(translate, lambda texts: [1] * len(texts), known)
+
+
+@pytest.mark.parametrize("kind", NEW_MODELS)
+def test_a_new_model_replaces_the_old_one_unless_it_is_worse(kind, log):
+    answer, said = NEW_MODELS[kind]
+    old = loaded(lambda text: f"alt {text[::-1]}")
+    model = ServedModel("en-de", Limits(), lambda: loaded(answer, ["return_scores"]), old)
+    with TestClient(create_service_of(Models([model]))) as client:
+        for text in TEXTS:
+            assert ask(client, "en-de", text).status_code == 200
+        client.portal.call(model.reload)
+        (line,) = log
+        assert line.startswith(f"The model en-de {said}")
+        is_new = "replaced" in said
+        expected = answer(TEXTS[0]) if is_new else f"alt {TEXTS[0][::-1]}"
+        assert ask(client, "en-de", TEXTS[0]).json() == {"translations": [[expected]]}
+        assert [*model.known] == ["return_scores"] * is_new
+
+
+def test_a_new_model_is_compared_on_the_last_texts_without_options():
+    asked = []
+
+    def answer(text):
+        asked.append(text)
+        return text.upper()
+
+    model = ServedModel("en-de", Limits(), lambda: loaded(answer), loaded(str.upper, ["format"]))
+    with TestClient(create_service_of(Models([model]))) as client:
+        for number in range(30):
+            assert ask(client, "en-de", f"text {number}").status_code == 200
+        for entries in ({"num_return_sequences": 2}, {"num_beams": 2}):
+            assert ask(client, "en-de", "with options", **entries).status_code in (200, 422)
+        assert ask(client, "en-de", "text 15").status_code == 200
+        client.portal.call(model.reload)
+    assert sorted(asked) == sorted(f"text {number}" for number in range(10, 30))
+
+
+def test_requests_are_answered_while_a_new_model_is_loaded(log):
+    proceed = threading.Event()
+
+    def load():
+        proceed.wait(10)
+        return loaded(lambda text: f"new {text}")
+
+    model = ServedModel("en-de", Limits(), load, loaded(lambda text: f"old {text}"))
+    with TestClient(create_service_of(Models([model]))) as client:
+        reloading = POOL.submit(client.portal.call, model.reload)
+        wait_until(lambda: model.loader.is_busy)
+        assert ask(client, "en-de").json() == {"translations": [["old a"]]}
+        waiting = [POOL.submit(ask, client, "en-de") for _ in range(4)]
+        proceed.set()
+        reloading.result()
+        assert {request.result().status_code for request in waiting} == {200}
+        assert ask(client, "en-de").json() == {"translations": [["new a"]]}
+
+
+def test_a_model_is_loaded_again_although_as_many_as_may_be_are_in_memory(log):
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1) as client:
+        first, second, _ = models_of(client)
+        assert ask(client, "en-de").status_code == 200
+        for model in (first, second):
+            client.portal.call(model.reload)
+        assert shelf.loaded == ["en-de", "en-de"], "the second one is not in memory"
+        assert ask(client, "de-en").status_code == 200
+        assert states(client)["en-de"] == "not loaded"

@@ -1,6 +1,7 @@
 """The command `serve`: one model or several, and its refusals in one line."""
 
 import copy
+import shutil
 import socket
 import threading
 import time
@@ -337,6 +338,30 @@ def test_serve_shows_version_and_hash_of_weights(served, tiny_tokenizer, tmp_pat
         labels = f'model="model",sha256="{expected}",version="{__version__}"'
         line = f"model_info{{{labels}}} 1.0"
         assert line in client.get("/metrics").text.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["MODEL", "--model"])
+def test_serve_loads_a_new_model_of_its_folder(kind, served, tiny_tokenizer, tmp_path):
+    folder, tokenizer = tmp_path / "model", copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, [Direction("en", "de")])
+    save(tiny_model(), tokenizer, folder)
+    assert serve(*([folder] if kind == "MODEL" else ["--model", f"en-de={folder}"])) == 0
+    with TestClient(served[0]) as client:
+        (model,) = client.app.state.models
+        client.portal.call(model.load)
+        old = model.loaded
+        shutil.rmtree(folder)
+        client.portal.call(model.reload)
+        store_direction(tokenizer, [Direction("en", "fr")])
+        save(tiny_model(), tokenizer, folder)
+        client.portal.call(model.reload)
+        assert model.loaded is old, "there was no model, and then one of other languages"
+        store_direction(tokenizer, [Direction("en", "de")])
+        new = save(tiny_model(seed=1), tokenizer, folder)
+        client.portal.call(model.reload)
+        (expected,) = new("A man sleeps.")
+        assert answer_of(client) == expected["translation_text"]
+        assert client.get("/health").json()["sha256"] == hash_file(folder / "model.safetensors")
 
 
 # --- Refusals -------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """The server under clients that are silent, slow, many, or gone."""
 
 import json
+import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -15,7 +17,8 @@ from tests.services import SlowModel, running_service, shout
 from tests.sweeps import rare
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.limits import Limits
-from vanilla_transformer.extensions.serving.service import create_service
+from vanilla_transformer.extensions.serving.models import LoadedModel, Models, ServedModel
+from vanilla_transformer.extensions.serving.service import create_service, create_service_of
 
 BODY = json.dumps({"text": "one"}).encode()
 HEAD = (
@@ -252,6 +255,48 @@ def test_server_ends_within_its_grace_period_with_open_clients():
             assert time.monotonic() - start < 2
             assert read_status(waiting) == 503
         model.proceed.set()
+
+
+def test_server_logs_the_model_the_texts_and_the_time_of_requests(capsys):
+    body = json.dumps({"text": ["one", "two"]}).encode()
+    with running() as (_, connect):
+        for sent in (HEALTH, HEAD % len(body) + body, HEAD % 2 + b"[]"):
+            with connect() as connection:
+                connection.sendall(sent)
+                read_status(connection)
+    pattern = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ INFO: +.* default, texts: 2, \d+ ms"
+    answered, refused = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(pattern, answered)
+    assert '"POST /translate HTTP/1.1" 200 OK default,' in answered
+    assert "422 Unprocessable" in refused and " -, texts: 0, " in refused
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
+def test_server_loads_its_models_again_at_sighup():
+    loaded, ended = [], []
+
+    def load():
+        loaded.append(threading.current_thread())
+        return LoadedModel(shout)
+
+    model = ServedModel("one", Limits(**LIMITS), load, LoadedModel(shout))
+    service = create_service_of(Models([model]), Limits(**LIMITS))
+    running_server = server.Server(service, Limits(**LIMITS))
+    listener = server.bind("127.0.0.1", 0)
+    before = signal.signal(signal.SIGHUP, lambda number, frame: ended.append(number))
+
+    def send():
+        wait_until(lambda: running_server.started)
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_until(lambda: loaded or ended)
+        running_server.stop()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    running_server.run(sockets=[listener])
+    thread.join()
+    signal.signal(signal.SIGHUP, before)
+    assert loaded and not ended
 
 
 def run_server(translate, end, **limits):

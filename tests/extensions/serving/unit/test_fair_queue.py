@@ -24,13 +24,8 @@ def request(client, name, texts, tokens=10):
 
 
 @pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def queue(clock):
-    return FairQueue(LIMITS, clock=lambda: clock[0])
+def queue():
+    return FairQueue(LIMITS)
 
 
 def names(batch):
@@ -49,50 +44,51 @@ def test_fair_queue_gives_each_client_its_turn(queue):
     for name in "xyz":
         queue.add(request("a", name, 5))
     queue.add(request("b", "w", 2))
-    assert names(queue.take()) == ["x0", "w0", "y0", "w1", "z0", "x1", "y1", "z1"]
+    assert names(queue.take()) == ["x0", "w0", "x1", "w1", "x2", "x3", "x4", "y0"]
+    queue.add(request("c", "late", 1))
+    assert names(queue.take())[:2] == ["y1", "late0"]
 
 
-def test_fair_queue_puts_a_small_request_before_a_large_one(queue):
+def test_fair_queue_fills_batches_with_small_requests_first(queue):
     queue.add(request("a", "large", 200))
-    queue.add(request("b", "small", 1))
-    batch = names(queue.take())
-    assert batch[0] == "small0"
-    assert 1 < len(batch) <= 7, "the large request gets a small part of the batch"
+    queue.add(request("b", "small", 3))
+    expected = ["small0", "small1", "small2", *(f"large{number}" for number in range(5))]
+    assert names(queue.take()) == expected
+    queue.add(request("a", "small of the same client", 1))
+    assert names(queue.take())[0] == "small of the same client0"
+    queue.add(request("b", "many", 25))
+    batches = names(queue.take()) + names(queue.take()) + names(queue.take())
+    assert sum("large" in name for name in batches) == 5, "their share is a fifth"
 
 
 def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):
     for number in range(100):
         queue.add(request("a", f"flood{number}-", 1))
     assert len(queue) == 100
-    assert len(queue.take()) == 8
-    queue.add(request("b", "small", 1))
-    assert len(queue.take()) == 3, "most of the flood counts as large requests"
-    assert names(queue.take())[:2] == ["flood8-0", "small0"]
     for number in range(5):
         queue.add(request("b", f"next{number}-", 1))
-        batches = names(queue.take()) + names(queue.take())
-        assert f"next{number}-0" in batches
-
-
-def test_fair_queue_keeps_batches_short_while_there_are_small_requests(queue, clock):
-    queue.add(request("a", "large", 200))
-    assert len(queue.take()) == 8
-    queue.add(request("b", "small", 1))
-    queue.take()
-    clock[0] += 29
-    assert len(queue.take()) == 3, "the next small request must wait for this batch"
-    clock[0] += 2
-    assert len(queue.take()) == 8
+        batch = names(queue.take())
+        assert f"next{number}-0" in batch
+        assert len(batch) == 8
 
 
 def test_fair_queue_serves_a_long_text_although_small_requests_keep_coming(queue):
     queue.add(request("a", "long", 1, tokens=900))
-    for number in range(4):
-        queue.add(request("b", f"small{number}-", 1))
-    assert names(queue.take()) == ["small0-0", "small1-0", "small2-0", "small3-0"]
-    queue.add(request("b", "late", 1))
-    assert names(queue.take()) == ["long0"]
-    assert names(queue.take()) == ["late0"]
+    batches = []
+    for number in range(100):
+        for text in range(5):
+            queue.add(request("b", f"small{number}-{text}-", 1))
+        batches.append(names(queue.take()))
+    position = batches.index(["long0"])
+    assert batches[0] == [f"small0-{text}-0" for text in range(5)]
+    assert 900 // 8 / 10 < position < 80
+
+
+def test_fair_queue_fills_a_batch_past_a_text_that_does_not_fit(queue):
+    queue.add(request("a", "first", 1))
+    queue.add(request("a", "long", 1, tokens=900))
+    queue.add(request("b", "large", 30))
+    assert names(queue.take()) == ["first0", *(f"large{number}" for number in range(7))]
 
 
 def test_fair_queue_bounds_the_tokens_of_a_batch_with_padding(queue):
@@ -129,7 +125,7 @@ def test_fair_queue_takes_few_sentences_of_a_document_as_a_large_request(queue):
 
 def test_fair_queue_takes_small_requests_after_a_discarded_one(queue):
     """The discarded one is large and was next."""
-    large = request("a", "large", 1, tokens=500)
+    large = request("a", "large", 1, tokens=600)
     for waiting in (request("b", "first", 1), large):
         queue.add(waiting)
     assert names(queue.take()) == ["first0"], "the large one is next"

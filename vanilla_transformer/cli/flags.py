@@ -410,7 +410,8 @@ def cluster_work(options: Any, build: Callable[[], "ShardWork"]) -> "Work | None
     """Return the work of a Ray cluster on the shards of a corpus, if a command has `--engine ray`.
 
     Args:
-        options: Those of [`ClusterArguments`] are read, and `quiet` if it is there.
+        options: Flags, of which the ones of [`ClusterArguments`] are read, and `quiet` if there is
+            one.
         build: Called by each worker; returns the function that works on a part of a shard.
     """
     if options.engine is None:

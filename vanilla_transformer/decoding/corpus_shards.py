@@ -67,8 +67,8 @@ class Shard(NamedTuple):
         return f"Lines {self.start + 1:,} to {self.start + len(self.lines):,}"
 
     def units(self, lines: int) -> Iterator["Shard"]:
-        """Yield parts of so many lines, numbered over the corpus: what is made of a line does not
-        depend on the size of the files.
+        """Yield parts of so many lines, numbered over the corpus: results do not depend on the size
+        of the files.
         """
         for first in range(0, len(self.lines), lines):
             start = self.start + first

@@ -320,7 +320,7 @@ def skip_gradient_sync(
 
 
 def send_as_bfloat16(
-    group: torch.distributed.ProcessGroup | None, bucket: torch.distributed.GradBucket
+    group: torch.distributed.ProcessGroup, bucket: torch.distributed.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
     """Sum gradients over processes in bfloat16, half of the bytes.
 

@@ -212,7 +212,7 @@ class TrainState:
             self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model)
         compresses = options.gradient_compression is not None
         if compresses and isinstance(self.wrapped_model, DistributedDataParallel):
-            self.wrapped_model.register_comm_hook(None, send_as_bfloat16)
+            self.wrapped_model.register_comm_hook(torch.distributed.group.WORLD, send_as_bfloat16)
         self.unwrapped_model = self.model_with_loss.model
 
     @property

@@ -102,8 +102,8 @@ def measure(rank, folder, results):
 
 
 def measure_compressed(folder):
-    """Return the types that a step with `gradient_compression` sends, its bytes, those of the
-    gradient, and how far the gradients of the processes are apart.
+    """Return the types that a step with `gradient_compression` sends, its bytes, the bytes of
+    the gradient, and how far the gradients of the processes are apart.
     """
     state = tiny_train_state(folder, Accelerator(cpu=True), gradient_compression="bf16")
     sent, all_reduce = [], torch.distributed.all_reduce

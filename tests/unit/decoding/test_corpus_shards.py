@@ -78,11 +78,13 @@ SIZES = {1: 2048, 2_048_000: 2048, 2_048_001: 2048, 10**7: 10_240, 10**8: 100_35
 @pytest.mark.parametrize(("total", "lines"), SIZES.items())
 def test_corpus_shards_of_a_large_corpus_have_a_thousandth(tmp_path, total, lines):
     assert CorpusShards(tmp_path, {}, SHARD_LINES, total).shard_lines == lines
-    assert lines <= max(SHARD_LINES, total / 1000 + SHARD_LINES), "what a killed process loses"
+    assert lines <= max(SHARD_LINES, total / 1000 + SHARD_LINES), (
+        "lines that a killed process loses"
+    )
 
 
-def test_shard_units_are_those_of_small_files():
-    """What is made of a line depends on its unit, such as a seed, not on the size of its file."""
+def test_shard_units_are_the_shards_of_small_files():
+    """A seed depends on the unit of a line, not on the size of its file."""
     small = [*number_shards([LINES[:2], LINES[2:4], LINES[4:6], LINES[6:]])]
     large = [*number_shards([LINES[:4], LINES[4:]])]
     assert [unit for shard in large for unit in shard.units(2)] == small
@@ -108,7 +110,7 @@ def test_work_in_turn_works_on_units_of_large_files(tmp_path, monkeypatch):
 
 
 def test_corpus_shards_read_files_of_an_interrupted_run_once(folder, monkeypatch):
-    """Read them while the folder is opened. What is asked of the disk later may be an old answer."""
+    """Read them while the folder is opened. A network disk may repeat an old answer later."""
     work(opened(folder), most=2)
     read, numbers = CorpusShards._read, []
 

@@ -91,9 +91,7 @@ def work_by_ray(
 
 
 def _get_results(task: Any, shard: Shard) -> Sequence[str] | None:
-    """Return what an actor has returned for a shard, or raise the mistake of the user that prevents
-    it.
-    """
+    """Return the results of an actor, or raise the mistake of the user that prevents them."""
     import ray
 
     try:

@@ -213,14 +213,14 @@ RENDERED = {
 
 @pytest.mark.parametrize(("name", "node"), RENDERED)
 def test_cluster_jobs_start_torchrun_on_each_node(tmp_path, name, node):
-    given, values = RENDERED[name, node]
+    node_variables, values = RENDERED[name, node]
     command, variables = {"kubernetes": kubernetes_command, "skypilot": skypilot_command}[name]()
     for program in ("pip", "torchrun"):
         path = tmp_path / program
         path.write_text(f'#!/bin/bash\necho {program} "$@"\n')
         path.chmod(0o755)
     variables |= {"FLAGS": "--seed 1 --max_steps 3", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    result = subprocess.run(command, env=variables | given, text=True, capture_output=True)
+    result = subprocess.run(command, env=variables | node_variables, text=True, capture_output=True)
     assert result.returncode == 0, result.stderr
     installed, started = result.stdout.splitlines()
     assert installed == "pip install --quiet vanilla-transformer[evaluation,tracking]"

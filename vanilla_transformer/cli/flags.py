@@ -563,11 +563,11 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     return opened()
 
 
-def enter_for_good(context: AbstractContextManager[Opened]) -> Opened:
+def enter_for_good(opening: Callable[[], AbstractContextManager[Opened]]) -> Opened:
     """Enter a context that stays open until this process, a worker of a cluster, ends."""
     resources = ExitStack()
     atexit.register(resources.close)
-    return resources.enter_context(context)
+    return resources.enter_context(opening())
 
 
 # Flags that change no translation. Flags of files and models are not among them: their content

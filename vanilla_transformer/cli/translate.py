@@ -487,7 +487,7 @@ def _write_shards(options: TranslateArguments, total: int | None, work: "Work") 
 
 def _open_work(options: TranslateArguments, total: int | None) -> "ShardWork":
     """Load the model in a worker of a cluster, and return the function that translates a shard."""
-    return LineTranslator(enter_for_good(open_model(options)), options, total).answer
+    return LineTranslator(enter_for_good(partial(open_model, options)), options, total).answer
 
 
 class CompileArguments(ModelNameArguments, ThreadArguments):

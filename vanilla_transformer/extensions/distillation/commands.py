@@ -101,4 +101,6 @@ def _open_work(options: BackTranslateArguments) -> "ShardWork":
     """Load the model in a worker of a cluster, and return the function that translates a shard."""
     from .back_translation import translate_shard
 
-    return partial(translate_shard, enter_for_good(open_model(options)), options.batch_size)
+    return partial(
+        translate_shard, enter_for_good(partial(open_model, options)), options.batch_size
+    )

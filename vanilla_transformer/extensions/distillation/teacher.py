@@ -151,16 +151,12 @@ def translate_text(
         open_work, options, direction, limits, text.total, pairs or test[:DIRECTION_SAMPLE]
     )
     lines = map(json.dumps, text.entries())
-    work = cluster_work(options, partial(_enter_work, opening))
+    work = cluster_work(options, partial(enter_for_good, opening))
     if work is not None:
         shards.complete(lines, work)
         return
     with opening() as work_here:
         shards.complete(lines, partial(work_in_turn, work=work_here))
-
-
-def _enter_work(opening: Callable[[], AbstractContextManager[ShardWork]]) -> ShardWork:
-    return enter_for_good(opening())
 
 
 @contextmanager

@@ -28,7 +28,7 @@ SERVE = [
 ]
 CLEANING = [*BABEL, "py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
-RAY = ["ray[data]>=2.40"]
+RAY = ["ray>=2.40"]
 DOCUMENTS = [
     "lxml>=5.3",
     "markdown-it-py>=4",

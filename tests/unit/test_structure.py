@@ -66,10 +66,9 @@ ALLOWED = {
     "package": {"package", "hub", "decoding"} | TOOLS,
 }
 USES = {
-    "cli.evaluate": {"scale_out"},
-    "cli.flags": {"memory"},
+    "cli.flags": {"memory", "scale_out"},
     "cli.publish": {"quality"},
-    "cli.translate": {"documents", "scale_out"},
+    "cli.translate": {"documents"},
     "data.cleaning": {"cleaning"},
     "data.prepare_data": {"alignments", "augmentation", "cleaning"},
     "decoding.engine.engine_pool": {"conversion"},

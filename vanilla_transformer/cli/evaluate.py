@@ -23,6 +23,7 @@ from .flags import (
     ThreadArguments,
     TranslationArguments,
     check_one_process,
+    cluster_work,
     language_settings,
     model_names,
     open_model,
@@ -488,7 +489,8 @@ def score_command(arguments: Sequence[str]) -> None:
 
     # Mistakes in the text are found before an hour of work.
     total = sum(1 for _ in stream_text_files(options.source, options.target))
-    if options.engine is None or options.output is None:
+    work = cluster_work(options, partial(_open_scorer, options))
+    if work is None or options.output is None:
         texts = stream_text_files(options.source, options.target)
         pairs = stream_text_files(options.source, options.target)
         scored = _open_scorer(options).describe(texts, pairs, total)
@@ -497,7 +499,6 @@ def score_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
-    from vanilla_transformer.extensions.scale_out import work_by_ray
     from vanilla_transformer.files.hashes import hash_file
 
     chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
@@ -509,13 +510,6 @@ def score_command(arguments: Sequence[str]) -> None:
     }
     pairs = stream_text_files(options.source, options.target)
     lines = (f"{pair.source}\n{pair.target}" for pair in pairs)
-    work = partial(
-        work_by_ray,
-        build=partial(_open_scorer, options),
-        total=total,
-        workers=options.ray_workers,
-        threads=options.ray_threads,
-    )
     path = Path(options.output)
     write_shards(path, lines, total, origin, WINDOW, options.resume, work)
 

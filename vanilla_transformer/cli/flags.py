@@ -4,12 +4,14 @@ The options of a request are declared in `decoding.options`; here they become fl
 that give some.
 """
 
+import atexit
 import inspect
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from vanilla_transformer import TranslationPipeline
+    from vanilla_transformer.decoding.corpus_shards import ShardWork, Work
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 # Flags of several commands that `--help` shows besides the flags of the command itself.
@@ -86,6 +89,7 @@ class ParallelTextArguments(CommandArguments):
 
 
 Arguments = TypeVar("Arguments", bound=CommandArguments)
+Opened = TypeVar("Opened")
 
 
 def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
@@ -358,7 +362,7 @@ def check_one_process(instead: str) -> None:
         )
 
 
-class RayArguments(CommandArguments):
+class ClusterArguments(Schema):
     """Flags of a Ray cluster."""
 
     engine: Literal["ray"] | None = Field(
@@ -373,14 +377,22 @@ class RayArguments(CommandArguments):
     ray_threads: Count = Field(1, description="With `--engine ray`: threads of each process.")
 
     @model_validator(mode="after")
-    def _check_cluster(self) -> "RayArguments":
-        check_one_process("--engine ray for several GPUs or machines")
+    def _check_workers(self) -> "ClusterArguments":
         cluster_flags = {"ray_workers", "ray_threads"}
         if self.engine is None and self.model_fields_set & cluster_flags:
             raise UserError(
                 "--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them "
                 "out."
             )
+        return self
+
+
+class RayArguments(CommandArguments, ClusterArguments):
+    """Flags of a command that a Ray cluster may work for."""
+
+    @model_validator(mode="after")
+    def _check_cluster(self) -> "RayArguments":
+        check_one_process("--engine ray for several GPUs or machines")
         if self.engine == "ray":
             if getattr(self, "threads", None) is not None:
                 raise UserError(
@@ -392,6 +404,27 @@ class RayArguments(CommandArguments):
                     "--output."
                 )
         return self
+
+
+def cluster_work(options: Any, build: Callable[[], "ShardWork"]) -> "Work | None":
+    """Return the work of a Ray cluster on the shards of a corpus, if a command has `--engine ray`.
+
+    Args:
+        options: Flags, of which the ones of [`ClusterArguments`] are read, and `quiet` if there is
+            one.
+        build: Called by each worker; returns the function that works on a part of a shard.
+    """
+    if options.engine is None:
+        return None
+    from vanilla_transformer.extensions.scale_out import work_by_ray
+
+    return partial(
+        work_by_ray,
+        build=build,
+        workers=options.ray_workers,
+        threads=options.ray_threads,
+        hidden=getattr(options, "quiet", False),
+    )
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
@@ -528,6 +561,13 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
             yield translate.with_options(**(settings | languages))
 
     return opened()
+
+
+def enter_for_good(opening: Callable[[], AbstractContextManager[Opened]]) -> Opened:
+    """Enter a context that stays open until this process, a worker of a cluster, ends."""
+    resources = ExitStack()
+    atexit.register(resources.close)
+    return resources.enter_context(opening())
 
 
 # Flags that change no translation. Flags of files and models are not among them: their content

@@ -10,7 +10,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from vanilla_transformer import TranslationPipeline
-    from vanilla_transformer.decoding.corpus_shards import Shard
+    from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
     from vanilla_transformer.decoding.live_translation import LiveTranslation
 
     from .translate import TranslateArguments
@@ -165,8 +165,6 @@ class LineTranslator:
     Args:
         total: The number of all lines, if it is known.
     """
-
-    resources: ExitStack
 
     def __init__(
         self, translate: "TranslationPipeline", options: "TranslateArguments", total: int | None
@@ -306,21 +304,27 @@ class LineTranslator:
             texts.append("\n".join(_as_text(source, answer, options.alignments) for answer in row))
         return texts
 
-    def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
+    def work(
+        self, shards: Iterable["Shard"], store: "CorpusShards | None" = None
+    ) -> Iterator[tuple["Shard", list[str]]]:
         """Yield each shard with its texts, and show how many of all lines are done.
 
         Args:
-            done: The number of lines that are in no shard.
+            store: The shards of the file that is written, if there is one.
         """
         from vanilla_transformer.decoding.corpus_shards import progress_bar
 
+        done = 0 if store is None else store.finished_lines
+        unit_lines = self.options.batch_size * BATCHES
         with progress_bar(self.total, done, hidden=self.options.quiet) as bar:
             for shard in shards:
-                show = _line_counter(bar, len(shard.lines))
-                texts = self.answer(shard, progress=show)
+                texts = list[str]()
+                for unit in shard.units(unit_lines):
+                    show = _line_counter(bar, len(unit.lines))
+                    texts += self.answer(unit, progress=show)
+                    show(1, 1)  # also a block without a sentence
                 bar.clear()  # from the terminal to which the text may go
                 yield shard, texts
-                show(1, 1)  # also a block without a sentence
 
     def texts(self, blocks: Iterable[list[str]]) -> Iterator[str]:
         """Yield the text to write for each block of lines, and print the warnings about it."""

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
@@ -27,6 +27,8 @@ from .flags import (
     ThreadArguments,
     TranslationArguments,
     check_workers,
+    cluster_work,
+    enter_for_good,
     open_model,
     parse,
     refuse_file_names,
@@ -45,7 +47,7 @@ from .lines import (
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
-    from vanilla_transformer.decoding.corpus_shards import Shard
+    from vanilla_transformer.decoding.corpus_shards import ShardWork, Work
 
 
 def _translate_document(
@@ -414,17 +416,8 @@ def translate_command(arguments: Sequence[str]) -> None:
         return
     else:
         source = stdin_source(size)
-    if options.engine == "ray":
-        from vanilla_transformer.extensions.scale_out import work_by_ray
-
-        cluster: dict[str, Any] = {
-            "build": partial(_open_work, options, source.total),
-            "workers": options.ray_workers,
-            "threads": options.ray_threads,
-            "total": source.total,
-            "hidden": options.quiet,
-        }
-        work = partial(work_by_ray, **cluster)
+    work = cluster_work(options, partial(_open_work, options, source.total))
+    if work is not None:
         _write_shards(options, source.total, work)
         return
     with opening as translate:
@@ -479,7 +472,7 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
     return text, encoding, f"{notice}; --join_lines no translates each line."
 
 
-def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:
+def _write_shards(options: TranslateArguments, total: int | None, work: "Work") -> None:
     """Write the translations of a file, of which finished parts are kept."""
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.files.hashes import hash_file
@@ -492,13 +485,9 @@ def _write_shards(options: TranslateArguments, total: int | None, work: Callable
     write_shards(output, lines, total, origin, size, options.resume, work)
 
 
-def _open_work(options: TranslateArguments, total: int | None) -> Callable[["Shard"], list[str]]:
+def _open_work(options: TranslateArguments, total: int | None) -> "ShardWork":
     """Load the model in a worker of a cluster, and return the function that translates a shard."""
-    resources = ExitStack()
-    translate = resources.enter_context(open_model(options))
-    translator = LineTranslator(translate, options, total)
-    translator.resources = resources  # which would be closed
-    return translator.answer
+    return LineTranslator(enter_for_good(partial(open_model, options)), options, total).answer
 
 
 class CompileArguments(ModelNameArguments, ThreadArguments):

@@ -6,7 +6,7 @@ whole shard.
     >>> shards = CorpusShards("out.partial", key)
     >>> with shards.held(resume=True):
     ...     # One result for each line
-    ...     shards.complete(stream_lines(path), lambda shard: translate(shard.lines))
+    ...     shards.complete(stream_lines(path), partial(work_in_turn, work=translate))
     ...     write_text_atomically("out", shards.results(total))
     ...     shards.delete()
 
@@ -15,6 +15,7 @@ Shards may be written in any order, see [`CorpusShards.unfinished`] and [`Corpus
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -33,8 +34,12 @@ from vanilla_transformer.files.temporary import sync
 
 logger = logging.get_logger(__name__)
 
-# Enough for batches of similar lengths; a killed run loses at most the work on so many lines
+# Enough for batches of similar lengths
 SHARD_LINES = 2048
+# A corpus has as many files, each of the lines that are worked on at once, until they have the most
+# lines. So a killed process loses a thousandth of the work, and a folder of a billion lines has ten
+# thousand files.
+_FILES, _MOST_LINES = 1000, 100_000
 _MANIFEST = "manifest.json"
 _ENDING = ".partial"  # of the folder, after the name of the output
 # Names of results, and of the files of killed writers
@@ -61,11 +66,24 @@ class Shard(NamedTuple):
     def __str__(self) -> str:
         return f"Lines {self.start + 1:,} to {self.start + len(self.lines):,}"
 
+    def units(self, lines: int) -> Iterator["Shard"]:
+        """Yield parts of so many lines, numbered over the corpus: results do not depend on the size
+        of the files.
+        """
+        for first in range(0, len(self.lines), lines):
+            start = self.start + first
+            yield Shard(start // lines, start, self.lines[first : first + lines])
+
 
 class _Finished(NamedTuple):
     lines: int
     source: str  # hash of the lines
     results: str
+
+
+ShardWork = Callable[[Shard], Sequence[str]]  # returns one result for each line
+# Yields shards with their results, or with None if a worker has written them.
+Work = Callable[[Iterator[Shard], "CorpusShards"], Iterable[tuple[Shard, Sequence[str] | None]]]
 
 
 class CorpusShards:
@@ -77,26 +95,39 @@ class CorpusShards:
         folder: It holds one run at a time; see [`held`].
         origin: The identity of the input, the model and the options, as JSON. A run continues
             shards with the same origin only. A mapping in it tells which of its entries differs.
-        shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that
-            it began with.
+        unit_lines: Lines that are worked on at once.
+        total: The number of lines, if it is known. A shard has one unit or, of a large corpus,
+            several. A run that continues keeps the size that it began with.
     """
 
     def __init__(
-        self, folder: str | Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES
+        self,
+        folder: str | Path,
+        origin: Mapping[str, Any],
+        unit_lines: int = SHARD_LINES,
+        total: int = 0,
     ):
-        self.folder, self.shard_lines = Path(folder), shard_lines
+        self.folder, self.unit_lines, self.total = Path(folder), unit_lines, total
+        share = min(total // _FILES, _MOST_LINES)
+        self.shard_lines = unit_lines * max(1, math.ceil(share / unit_lines))
         self.origin: dict[str, Any] = json.loads(json.dumps(origin))  # as it will be read
         self.finished_lines = 0
+        # The lines and their hash in each file, or None if it is damaged, when the folder is opened
+        self._before = dict[int, tuple[int, str] | None]()
         self._again = f"Delete {folder} to start again."
 
     @classmethod
     def beside(
-        cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES
+        cls,
+        output: Path,
+        origin: Mapping[str, Any],
+        unit_lines: int = SHARD_LINES,
+        total: int = 0,
     ) -> "CorpusShards":
         """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside
         it.
         """
-        return cls(output.with_name(f"{output.name}{_ENDING}"), origin, shard_lines)
+        return cls(output.with_name(f"{output.name}{_ENDING}"), origin, unit_lines, total)
 
     @contextmanager
     def held(self, resume: bool) -> Iterator[None]:
@@ -123,12 +154,11 @@ class CorpusShards:
             except (ValueError, TypeError, LookupError) as error:
                 requirement = f"{path} must describe {self.folder}"
                 raise UserError(f"{requirement}, but it is damaged. {self._again}") from error
-            names = []
             for file in self.folder.glob("[0-9]*.txt"):
                 if _OWN_NAME.fullmatch(file.name):
-                    names.append(file.stem)
-            finished = filter(None, (self._read(int(name)) for name in names))
-            self.finished_lines = sum(shard.lines for shard in finished)
+                    finished = self._read(int(file.stem))
+                    self._before[int(file.stem)] = finished and finished[:2]
+            self.finished_lines = sum(row[0] for row in self._before.values() if row)
             if self.finished_lines and (resume or not self._are_written()):
                 if not resume:
                     leftover = (
@@ -179,34 +209,31 @@ class CorpusShards:
         requirement = f"An interrupted run must continue with the same {name} as {self.folder}"
         raise UserError(f"{requirement}, but {difference}. {self._again}")
 
-    def complete(
-        self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None
-    ) -> None:
-        """
-        Write the result of each shard of a corpus that has none yet, with a progress bar on a
-        terminal.
+    def identity(self) -> tuple[int, int]:
+        """Return what tells this folder from one of the same name on another machine."""
+        status = (self.folder / _MANIFEST).stat()
+        return status.st_ino, status.st_mtime_ns
 
-        Args:
-            work: Returns the result of each line of a shard.
-            total: The number of lines, if it is known.
-        """
-        with progress_bar(total, self.finished_lines, hidden=False) as bar:
-            for shard in self.unfinished(lines):
-                self.write(shard, work(shard))
-                bar.update(len(shard.lines))
+    def complete(self, lines: Iterable[str], work: Work) -> None:
+        """Write the result of each shard of a corpus that has none yet."""
+        for shard, results in work(self.unfinished(lines), self):
+            if results is None:
+                self.finished_lines += len(shard.lines)
+            else:
+                self.write(shard, results)
 
     def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
         """Yield the shards of a corpus that have no result yet."""
         rest = iter(lines)
         blocks = iter(lambda: list(islice(rest, self.shard_lines)), [])
         for shard in number_shards(blocks):
-            finished = self._read(shard.number)
+            finished = self._before.get(shard.number)
             if finished is None:
-                if self._place(shard.number).exists():
+                if shard.number in self._before:
                     message = "The result of shard %d in %s is damaged. It is made again."
                     logger.warning(message, shard.number, self.folder)
                 yield shard
-            elif finished[:2] != (len(shard.lines), _hash(_join(shard.lines))):
+            elif finished != (len(shard.lines), _hash(_join(shard.lines))):
                 requirement = f"{shard} must be the ones from which {self.folder} was made"
                 raise UserError(f"{requirement}, but they differ. {self._again}")
 
@@ -255,6 +282,7 @@ class CorpusShards:
         if self.folder.is_dir():
             sync(self.folder)  # or the files are there again after a power loss
         self.finished_lines = 0
+        self._before.clear()
         with suppress(OSError):  # it does not exist, is held, or has files of others
             self.folder.rmdir()
 
@@ -273,15 +301,12 @@ class CorpusShards:
         return _Finished(int(match[1]), match[2], match[4])
 
 
-Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
-
-
 def write_shards(
     output: Path,
     lines: Iterable[str],
     total: int,
     origin: Mapping[str, Any],
-    shard_lines: int,
+    unit_lines: int,
     resume: bool,
     work: Work,
 ) -> None:
@@ -292,14 +317,11 @@ def write_shards(
     Args:
         total: The number of lines.
         resume: Continue a run that was killed.
-        work: Yields shards with their results, given those without, and how many lines are
-            finished.
     """
-    shards = CorpusShards.beside(output, origin, shard_lines)
+    shards = CorpusShards.beside(output, origin, unit_lines, total)
     with shards.held(resume):
         try:
-            for shard, results in work(shards.unfinished(lines), shards.finished_lines):
-                shards.write(shard, results)
+            shards.complete(lines, work)
         except KeyboardInterrupt as interruption:
             done = shards.finished_lines
             hint = "."
@@ -312,6 +334,19 @@ def write_shards(
             raise UserError(f"{requirement}, but it did: {progress} have results.")
         write_text_atomically(output, shards.results(total))
         shards.delete()
+
+
+def work_in_turn(
+    shards: Iterable[Shard], store: CorpusShards, work: ShardWork
+) -> Iterator[tuple[Shard, list[str]]]:
+    """Yield each shard with its results, and show progress on a terminal."""
+    with progress_bar(store.total or None, store.finished_lines, hidden=False) as bar:
+        for shard in shards:
+            results = list[str]()
+            for unit in shard.units(store.unit_lines):
+                results += work(unit)
+                bar.update(len(unit.lines))
+            yield shard, results
 
 
 def progress_bar(total: int | None, done: int, hidden: bool) -> Any:

@@ -16,6 +16,7 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedDataParallelKwargs, parse_flag_from_env, patch_environment
 from torch.distributed import PrefixStore, Store
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
@@ -316,6 +317,16 @@ def skip_gradient_sync(
         wrapped_model.set_reshard_after_backward(not skip)
     with accelerator.no_sync(wrapped_model) if skip else nullcontext():
         yield
+
+
+def send_as_bfloat16(
+    group: torch.distributed.ProcessGroup, bucket: torch.distributed.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """Sum gradients over processes in bfloat16, half of the bytes.
+
+    By its own name DDP would refuse the hook of PyTorch on a CPU, where gloo sums bfloat16, too.
+    """
+    return bf16_compress_hook(group, bucket)
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -72,6 +72,12 @@ def _check_optimization(recipe: Recipe) -> None:
                 "gradient would scale their losses differently. Use bf16.",
                 "mixed_precision",
             )
+        if options.fsdp and options.gradient_compression is not None:
+            reasons.add(
+                "`gradient_compression` must be left out with `fsdp`, whose gradients are summed "
+                f"in float32, got {options.gradient_compression}. Leave one of them out.",
+                "gradient_compression",
+            )
         if recipe.fine_tuning.init_from is None and options.alignment_layer is not None:
             with reasons.collect("alignment_layer"):
                 check_alignment_layer(options.alignment_layer, recipe.model.decoder_layers)

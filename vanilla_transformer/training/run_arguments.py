@@ -192,6 +192,11 @@ class OptimizationArguments(_Section):
     max_grad_norm: _Positive | None = fixed(
         None, "Clip the gradient to this norm. Default: no clipping, as in the paper."
     )
+    gradient_compression: Literal["bf16"] | None = fixed(
+        None,
+        "With several processes: send gradients as bf16, in half the bytes, and sum them in it. "
+        "For networks that are slower than the GPUs. Not in the paper.",
+    )
     ema_decay: float | None = fixed(
         None,
         "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper.",

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
+from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import (
@@ -27,7 +28,7 @@ from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, list_checkpoints
 from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, should_pack
-from .distributed import full_tensor, shard_like, shard_model
+from .distributed import full_tensor, send_as_bfloat16, shard_like, shard_model
 from .lora import LoraAdapters
 from .loss import ModelWithLoss, check_r_drop, create_loss_terms
 from .lr_scheduler import NOAM, UNUSED, Schedule, create_lr_scheduler
@@ -209,6 +210,9 @@ class TrainState:
         else:
             self.wrapped_model = self.accelerator.prepare(model_with_loss)
             self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model)
+        compresses = options.gradient_compression is not None
+        if compresses and isinstance(self.wrapped_model, DistributedDataParallel):
+            self.wrapped_model.register_comm_hook(torch.distributed.group.WORLD, send_as_bfloat16)
         self.unwrapped_model = self.model_with_loss.model
 
     @property

@@ -11,7 +11,9 @@ import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -97,6 +99,133 @@ def test_hf_jobs_script_publishes_nothing_after_a_failure(monkeypatch):
         monkeypatch.setitem(main.__globals__, name, function)
     with pytest.raises(SystemExit, match="3"):
         main(["small", "user/name", *FACTS])
+
+
+def fields(**properties):
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def listed(items):
+    return {"type": "array", "items": items}
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+CONTAINER = fields(
+    name=TEXT,
+    image=TEXT,
+    command=listed(TEXT),
+    args=listed(TEXT),
+    env=listed(fields(name=TEXT, value=TEXT)),
+    resources=fields(requests=TEXTS, limits=TEXTS),
+    volumeMounts=listed(fields(name=TEXT, mountPath=TEXT)),
+)
+POD = fields(
+    restartPolicy={"enum": ["Never", "OnFailure"]},
+    terminationGracePeriodSeconds=NUMBER,
+    containers=listed(CONTAINER),
+    volumes=listed(fields(name=TEXT, persistentVolumeClaim=fields(claimName=TEXT), emptyDir=TEXTS)),
+)
+POD_TEMPLATE = fields(spec=POD)
+JOB = fields(
+    parallelism=NUMBER,
+    completions=NUMBER,
+    completionMode={"const": "Indexed"},
+    backoffLimit=NUMBER,
+    template=POD_TEMPLATE,
+)
+REPLICATED = fields(name=TEXT, replicas=NUMBER, template=fields(spec=JOB))
+# The fields that the examples use, as config/components/crd of kubernetes-sigs/jobset (v1alpha2)
+# and sky/utils/schemas.py of skypilot-org/skypilot declare them. Both files validate there, too.
+SCHEMAS = {
+    "kubernetes": fields(
+        apiVersion={"const": "jobset.x-k8s.io/v1alpha2"},
+        kind={"const": "JobSet"},
+        metadata=fields(name=TEXT),
+        spec=fields(failurePolicy=fields(maxRestarts=NUMBER), replicatedJobs=listed(REPLICATED)),
+    ),
+    "skypilot": fields(
+        name=TEXT,
+        num_nodes=NUMBER,
+        resources=fields(accelerators=TEXT, job_recovery=fields(max_restarts_on_errors=NUMBER)),
+        volumes=TEXTS,
+        envs=TEXTS,
+        setup=TEXT,
+        run=TEXT,
+    ),
+}
+
+
+def read_job(name):
+    return yaml.safe_load((ROOT / "examples" / name / "train.yaml").read_text())
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_cluster_jobs_fit_their_schemas(name):
+    jsonschema.validate(read_job(name), SCHEMAS[name])
+
+
+def test_kubernetes_job_names_its_nodes_and_volumes_alike():
+    job_set = read_job("kubernetes")
+    (job,) = job_set["spec"]["replicatedJobs"]
+    spec = job["template"]["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert spec["parallelism"] == spec["completions"] == int(variables["NODES"])
+    name = job_set["metadata"]["name"]
+    assert variables["HEAD"] == f"{name}-{job['name']}-0-0.{name}"
+    mounted = [mount["name"] for mount in container["volumeMounts"]]
+    assert mounted == [volume["name"] for volume in pod["volumes"]]
+
+
+def kubernetes_command():
+    (job,) = read_job("kubernetes")["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    variables = {entry["name"]: entry["value"] for entry in container["env"]}
+    return [*container["command"], *container["args"]], variables
+
+
+def skypilot_command():
+    task = read_job("skypilot")
+    return ["bash", "-euc", f"{task['setup']}\n{task['run']}"], task["envs"]
+
+
+TRAIN = "--module vanilla_transformer train wmt14_en_de_base --output_dir /runs/wmt14_en_de_base"
+TORCHRUN = (
+    "torchrun --nnodes 2 --nproc_per_node {} --max_restarts 2 --rdzv_backend c10d --rdzv_id {} "
+    "--rdzv_endpoint {}:29500 --rdzv_conf is_host={} " + TRAIN + " --seed 1 --max_steps 3"
+)
+SKYPILOT = {
+    "SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8",
+    "SKYPILOT_NUM_NODES": "2",
+    "SKYPILOT_NUM_GPUS_PER_NODE": "8",
+    "SKYPILOT_TASK_ID": "sky-1",
+}
+HEAD = "train-nodes-0-0.train"
+RENDERED = {
+    ("kubernetes", 0): ({"JOB_COMPLETION_INDEX": "0"}, ("gpu", "train", HEAD, 1)),
+    ("kubernetes", 1): ({"JOB_COMPLETION_INDEX": "1"}, ("gpu", "train", HEAD, 0)),
+    ("skypilot", 0): (SKYPILOT | {"SKYPILOT_NODE_RANK": "0"}, ("8", "sky-1", "10.0.0.7", 1)),
+    ("skypilot", 1): (SKYPILOT | {"SKYPILOT_NODE_RANK": "1"}, ("8", "sky-1", "10.0.0.7", 0)),
+}
+
+
+@pytest.mark.parametrize(("name", "node"), RENDERED)
+def test_cluster_jobs_start_torchrun_on_each_node(tmp_path, name, node):
+    node_variables, values = RENDERED[name, node]
+    command, variables = {"kubernetes": kubernetes_command, "skypilot": skypilot_command}[name]()
+    for program in ("pip", "torchrun"):
+        path = tmp_path / program
+        path.write_text(f'#!/bin/bash\necho {program} "$@"\n')
+        path.chmod(0o755)
+    variables |= {"FLAGS": "--seed 1 --max_steps 3", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    result = subprocess.run(command, env=variables | node_variables, text=True, capture_output=True)
+    assert result.returncode == 0, result.stderr
+    installed, started = result.stdout.splitlines()
+    assert installed == "pip install --quiet vanilla-transformer[evaluation,tracking]"
+    assert started == TORCHRUN.format(*values)
+    assert parse_recipe([str(find_recipe("wmt14_en_de_base")), *started.split()[-6:]])
 
 
 def run_slurm_script(tmp_path, srun, *arguments):

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+import torch
 from accelerate import Accelerator
 from torch.profiler import ProfilerActivity, profile
 
@@ -15,7 +16,7 @@ from vanilla_transformer.training.distributed import (
     wait_for_processes,
 )
 from vanilla_transformer.training.signals import StopSignal
-from vanilla_transformer.training.train_step import train_step
+from vanilla_transformer.training.train_step import compute_gradient, train_step
 
 STEPS = 5
 BACKWARD = "autograd::engine::evaluate_function"
@@ -97,6 +98,30 @@ def measure(rank, folder, results):
     model = large.wrapped_model
     results[f"flags {rank}"] = (model.gradient_as_bucket_view, model.bucket_bytes_cap)
     results[f"large {rank}"] = measure_large(large)
+    results[f"compressed {rank}"] = measure_compressed(folder)
+
+
+def measure_compressed(folder):
+    """Return the types that a step with `gradient_compression` sends, its bytes, the bytes of
+    the gradient, and how far the gradients of the processes are apart.
+    """
+    state = tiny_train_state(folder, Accelerator(cpu=True), gradient_compression="bf16")
+    sent, all_reduce = [], torch.distributed.all_reduce
+
+    def note(tensor, *arguments, **options):
+        sent.append(tensor)
+        return all_reduce(tensor, *arguments, **options)
+
+    torch.distributed.all_reduce = note
+    compute_gradient(state, micro_batches([5, 3, 4]))
+    torch.distributed.all_reduce = all_reduce
+    gradients = [parameter.grad for parameter in state.wrapped_model.parameters()]
+    gradient = torch.cat([value.flatten() for value in gradients])
+    other = gradient.clone()
+    all_reduce(other)
+    types = {(tensor.dtype, value.dtype) for tensor in sent for value in gradients}
+    sizes = [sum(tensor.nbytes for tensor in tensors) for tensors in (sent, gradients)]
+    return types, sizes, (other / 2 - gradient).abs().max().item()
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +145,14 @@ def test_train_step_exchanges_nothing_but_gradients(measured, rank):
         "sharded": {"gloo:all_gather": 5, "gloo:all_reduce": 4},
         "accumulated": {"gloo:all_gather": 7, "gloo:all_reduce": 4},
     }
+
+
+@pytest.mark.sweep
+@each_process
+def test_gradient_compression_sends_half_the_bytes(measured, rank):
+    types, (sent, whole), difference = measured[f"compressed {rank}"]
+    assert types == {(torch.bfloat16, torch.float32)}
+    assert sent == whole / 2 and difference == 0
 
 
 @pytest.mark.sweep

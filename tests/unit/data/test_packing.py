@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.corpora import LengthsCorpus
 from tests.sweeps import examples
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
-from vanilla_transformer.data.batches import BatchShape
+from vanilla_transformer.data.batches import BatchShape, plan_batches
 from vanilla_transformer.data.packing import find_rows, packed_shape, plan_packed_batches
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)
@@ -125,3 +125,37 @@ def test_packed_epoch_continues_with_other_batches(change):
         for batch in step:
             pairs += batch.pairs.tolist()
     assert sorted(pairs) == list(range(400))
+
+
+SORTS = ("argsort", "lexsort", "concatenate", "searchsorted")
+
+
+def plan_packed(source, target):
+    plan_packed_batches(source, target, packed_shape(source, target, 4096))
+
+
+def plan_padded(source, target):
+    plan_batches(source, target, 4096)
+
+
+@pytest.mark.parametrize("plan", [plan_packed, plan_padded])
+def test_plans_sort_and_copy_in_proportion_to_pairs(plan, monkeypatch):
+    """Count the numbers that a plan sorts, copies or seeks, at two sizes."""
+    handled = []
+
+    def counting(function):
+        def count(values, *arguments, **options):
+            result = function(values, *arguments, **options)
+            handled.append(np.size(result))
+            return result
+
+        return count
+
+    for name in SORTS:
+        monkeypatch.setattr(np, name, counting(getattr(np, name)))
+    totals = []
+    for pairs in (10_000, 40_000):
+        handled.clear()
+        plan(*lengths_like(pairs, 26, 0.62, 256, 1.05))
+        totals.append(sum(handled))
+    assert totals[1] < 4.4 * totals[0]

@@ -4,14 +4,18 @@ number.
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from vanilla_transformer.decoding import corpus_shards
 from vanilla_transformer.decoding.corpus_shards import (
+    SHARD_LINES,
     CorpusShards,
     Shard,
     number_shards,
+    work_in_turn,
     write_shards,
 )
 from vanilla_transformer.files.atomic import write_text_atomically
@@ -66,6 +70,57 @@ def test_corpus_shards_keep_results_of_several_lines_written_in_any_order(folder
     for line in LINES:
         expected += [f"{line}\r", "\u2028second"]
     assert [*shards.result_lines(7)] == expected
+
+
+SIZES = {1: 2048, 2_048_000: 2048, 2_048_001: 2048, 10**7: 10_240, 10**8: 100_352, 10**9: 100_352}
+
+
+@pytest.mark.parametrize(("total", "lines"), SIZES.items())
+def test_corpus_shards_of_a_large_corpus_have_a_thousandth(tmp_path, total, lines):
+    assert CorpusShards(tmp_path, {}, SHARD_LINES, total).shard_lines == lines
+    assert lines <= max(SHARD_LINES, total / 1000 + SHARD_LINES), (
+        "lines that a killed process loses"
+    )
+
+
+def test_shard_units_are_the_shards_of_small_files():
+    """A seed depends on the unit of a line, not on the size of its file."""
+    small = [*number_shards([LINES[:2], LINES[2:4], LINES[4:6], LINES[6:]])]
+    large = [*number_shards([LINES[:4], LINES[4:]])]
+    assert [unit for shard in large for unit in shard.units(2)] == small
+
+
+def test_work_in_turn_works_on_units_of_large_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_shards, "_FILES", 2)
+    store, units = CorpusShards(tmp_path / "shards", ORIGIN, 1, 7), []
+    store.open(resume=False)
+
+    def note(unit):
+        units.append(unit)
+        return unit.lines
+
+    store.complete(LINES, partial(work_in_turn, work=note))
+    assert [*store.result_lines(7)] == LINES
+    assert units == [*number_shards([[line] for line in LINES])]
+    assert sorted(path.name for path in store.folder.glob("0*")) == [
+        "000000.txt",
+        "000001.txt",
+        "000002.txt",
+    ]
+
+
+def test_corpus_shards_read_files_of_an_interrupted_run_once(folder, monkeypatch):
+    """Read them while the folder is opened. A network disk may repeat an old answer later."""
+    work(opened(folder), most=2)
+    read, numbers = CorpusShards._read, []
+
+    def note(self, number):
+        numbers.append(number)
+        return read(self, number)
+
+    monkeypatch.setattr(CorpusShards, "_read", note)
+    assert work(opened(folder)) == [2]
+    assert sorted(numbers) == [0, 1]
 
 
 DAMAGE = [lambda text: "", lambda text: "LINE 3\n", lambda text: text.replace("5", "6"), None]

@@ -20,7 +20,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny import tiny_model, tiny_tokenizer
-from vanilla_transformer.decoding.corpus_shards import CorpusShards
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, work_in_turn
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.files.atomic import atomic_folder, recover_folders, write_text_atomically
 from vanilla_transformer.files.hashes import (
@@ -268,9 +268,10 @@ def replace_checkpoint(folder):
 
 
 def complete_shards(folder):
-    shards = CorpusShards(folder / "out.partial", {}, shard_lines=2)
+    shards = CorpusShards(folder / "out.partial", {}, unit_lines=2)
     with shards.held(resume=False):
-        shards.complete(["one", "two", "three"], lambda shard: shard.lines)
+        work = partial(work_in_turn, work=lambda shard: shard.lines)
+        shards.complete(["one", "two", "three"], work)
         write_text_atomically(folder / "out", shards.results(3))
         shards.delete()
 

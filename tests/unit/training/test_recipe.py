@@ -152,6 +152,8 @@ FLAGS = {
     "--max_length 0": "`max_length` must be an integer of 1 or more, got 0",
     "--max_length_ratio 0.5": "`max_length_ratio` must be a number of 1 or more, got 0.5",
     "--fsdp --mixed_precision fp16": "`fsdp` needs `mixed_precision` bf16 or no, got fp16",
+    "--fsdp --gradient_compression bf16": "^`gradient_compression` must be left out with `fsdp`, .*, got bf16. Leave one",
+    "--gradient_compression fp8": "`gradient_compression` must be one of 'bf16', got 'fp8'",
     "--compile=always": "`compile` must be true, false or auto, got 'always'",
     "--fsdp=auto": "`fsdp` must be true or false, got 'auto'",
     "--tokens_per_step 900 --max-tokens 70": "Give either `tokens_per_step`, .* got both as flags",

@@ -5,12 +5,19 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import file_format, stream_lines
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
+from vanilla_transformer.decoding.corpus_shards import (
+    SHARD_LINES,
+    CorpusShards,
+    Shard,
+    Work,
+    work_in_turn,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.atomic import write_text_atomically
 from vanilla_transformer.files.hashes import hash_file
@@ -49,6 +56,7 @@ def back_translate(
     keep_warnings: bool = False,
     resume: bool = False,
     batch_size: int = 32,
+    work: Work | None = None,
 ) -> BackTranslations:
     """
     Translate each line of a text, and write pairs of the translation as source and the line as
@@ -64,20 +72,14 @@ def back_translate(
         tag: Written before each source, and a space.
         keep_warnings: Keep translations with a warning, see [`find_warnings`].
         resume: Continue an interrupted run.
+        work: What translates instead of this process, by [`translate_shard`].
     """
     described = {"input": hash_file(text), **origin}
-    shards = CorpusShards.beside(output, described, SHARD_LINES)
     total = sum(1 for _ in stream_lines(text))
-    seed = translate.default_options.get("seed")
-
-    def work(shard: Shard) -> list[str]:
-        shard_seed = None if seed is None else seed + shard.number
-        answers = translate(shard.lines, batch_size, False, seed=shard_seed)
-        lines = []
-        for answer in answers:
-            lines.append(json.dumps(answer["translation_text"], ensure_ascii=False))
-        return lines
-
+    shards = CorpusShards.beside(output, described, SHARD_LINES, total)
+    if work is None:
+        here = partial(translate_shard, translate, batch_size)
+        work = partial(work_in_turn, work=here)
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
     before = "" if tag is None else f"{tag} "
     as_line = as_tsv if file_format(output.name) == TSV else _as_json
@@ -102,10 +104,21 @@ def back_translate(
             )
 
     with shards.held(resume):
-        shards.complete(stream_lines(text), work, total)
+        shards.complete(stream_lines(text), work)
         write_text_atomically(output, kept_lines())
         shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))
+
+
+def translate_shard(translate: TranslationPipeline, batch_size: int, shard: Shard) -> list[str]:
+    """Return the translation of each line of a shard as JSON."""
+    seed = translate.default_options.get("seed")
+    shard_seed = None if seed is None else seed + shard.number
+    answers = translate(shard.lines, batch_size, False, seed=shard_seed)
+    lines = []
+    for answer in answers:
+        lines.append(json.dumps(answer["translation_text"], ensure_ascii=False))
+    return lines
 
 
 def _as_json(source: str, target: str) -> str:

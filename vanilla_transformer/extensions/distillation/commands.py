@@ -1,14 +1,19 @@
 """Train a student on a teacher's translations, and translate text of the target language back."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from vanilla_transformer.cli.flags import (
     Count,
     OverwriteArguments,
+    RayArguments,
     TranslationArguments,
+    cluster_work,
+    enter_for_good,
     open_model,
     parse,
     register_models,
@@ -20,6 +25,9 @@ from vanilla_transformer.machine.imports import show_progress
 from vanilla_transformer.user_input.schemas import Input, Output
 
 from .distillation_arguments import parse_distillation
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.corpus_shards import ShardWork
 
 
 def distill_command(arguments: Sequence[str]) -> None:
@@ -39,7 +47,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     print(f"The student is in {distilled.folder}, and a report in {table}.")
 
 
-class BackTranslateArguments(TranslationArguments, OverwriteArguments):
+class BackTranslateArguments(TranslationArguments, RayArguments, OverwriteArguments):
     """Flags of `back-translate`."""
 
     input: Input = Field(description="Text of the target language, one sentence per line.")
@@ -75,12 +83,24 @@ def back_translate_command(arguments: Sequence[str]) -> None:
         silence_libraries()
     from .back_translation import back_translate, check_output
 
+    work = cluster_work(options, partial(_open_work, options))
     text, output = Path(options.input), Path(options.output)
     check_output(output, options.tag)
     with opening as translate:
         origin, kept = translation_origin(options), options.keep_warnings
         tag, resume, batch_size = options.tag, options.resume, options.batch_size
-        result = back_translate(translate, text, output, origin, tag, kept, resume, batch_size)
+        result = back_translate(
+            translate, text, output, origin, tag, kept, resume, batch_size, work
+        )
     counts = [f"{count:,} {reason}" for reason, count in result.dropped.items()]
     dropped = ", ".join(counts) or "none"
     print(f"{result.pairs:,} pairs of {result.lines:,} lines are in {output}. Dropped: {dropped}.")
+
+
+def _open_work(options: BackTranslateArguments) -> "ShardWork":
+    """Load the model in a worker of a cluster, and return the function that translates a shard."""
+    from .back_translation import translate_shard
+
+    return partial(
+        translate_shard, enter_for_good(partial(open_model, options)), options.batch_size
+    )

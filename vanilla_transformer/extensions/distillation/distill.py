@@ -149,7 +149,7 @@ def distill(
             yield Row(corpus, source, [Candidate(*fields) for fields in candidates])
 
     with lock_output_dir(folder):
-        shards = open_shards(folder / "translations", options, text.key, further, overwrite)
+        shards = open_shards(folder / "translations", options, text, further, overwrite)
         if shards.finished_lines != text.total:
             made = "Translating %s sentences with the teacher …"
             logger.info(made if options.teacher else "Scoring %s sentences …", f"{text.total:,}")

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from vanilla_transformer.cli.flags import ClusterArguments
 from vanilla_transformer.data.data_arguments import AGREEMENT, named_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.inputs import check_pipes
 from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
-from vanilla_transformer.user_input.schemas import ONE_WORD, Input, Schema, Words, split_words
+from vanilla_transformer.user_input.schemas import ONE_WORD, Input, Words, split_words
 
 Targets = Literal["beam", "n_best", "interpolated", "best"]
 BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)
@@ -48,7 +49,7 @@ _MAIN_KEYS = (
 _Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class DistillationArguments(Schema):
+class DistillationArguments(ClusterArguments):
     """The teacher, its search, and which translations the student is trained on.
 
     None of this is in the paper.

@@ -5,7 +5,8 @@ and scores.
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,16 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics import BLEU
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.cli.flags import cluster_work, enter_for_good
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
+from vanilla_transformer.decoding.corpus_shards import (
+    SHARD_LINES,
+    CorpusShards,
+    Shard,
+    ShardWork,
+    work_in_turn,
+)
 from vanilla_transformer.decoding.open_pipeline import open_pipeline
 from vanilla_transformer.decoding.pretrained import (
     ensemble_arguments,
@@ -88,7 +96,7 @@ def load_models(names: Sequence[str], weights: Sequence[float] | None) -> tuple[
 def open_shards(
     folder: Path,
     options: DistillationArguments,
-    text_key: str,
+    text: DistillationText,
     further: Mapping[str, Any],
     overwrite: bool,
 ) -> CorpusShards:
@@ -104,14 +112,14 @@ def open_shards(
     ]
     names = names if options.teacher else ["drop_warnings"]
     models = [*map(hash_model, options.teacher)]
-    origin: dict[str, Any] = {"text": text_key, "teacher": models}
+    origin: dict[str, Any] = {"text": text.key, "teacher": models}
     for name in ("reverse_model", "quality_model"):
         model = getattr(options, name)
         origin[name] = None if model is None else hash_model(model)
     choices = {name: getattr(options, name) for name in names}
     origin["options"] = choices | {"scores": options.needs_scores}
     origin |= further
-    shards = CorpusShards(folder, origin, SHARD_LINES)
+    shards = CorpusShards(folder, origin, SHARD_LINES, text.total)
     try:
         shards.open(resume=True)
     except UserError:
@@ -135,6 +143,33 @@ def translate_text(
 
     The result is a JSON list of the number of the corpus, the source and its candidates.
     """
+    pairs = []
+    for entry in islice(text.entries(), DIRECTION_SAMPLE):
+        if entry.reference is not None:
+            pairs.append(SentencePair(entry.source, entry.reference))
+    opening = partial(
+        open_work, options, direction, limits, text.total, pairs or test[:DIRECTION_SAMPLE]
+    )
+    lines = map(json.dumps, text.entries())
+    work = cluster_work(options, partial(enter_for_good, opening))
+    if work is not None:
+        shards.complete(lines, work)
+        return
+    with opening() as work_here:
+        shards.complete(lines, partial(work_in_turn, work=work_here))
+
+
+@contextmanager
+def open_work(
+    options: DistillationArguments,
+    direction: Direction,
+    limits: WarningLimits,
+    total: int,
+    pairs: Sequence[SentencePair],
+) -> Iterator[ShardWork]:
+    """Yield the function that translates and scores a shard, once the teacher is found to translate
+    in the direction of `pairs`.
+    """
     scorers = load_scorers(options, direction)
     opening: AbstractContextManager[TranslationPipeline | None] = nullcontext()
     if options.teacher:
@@ -143,11 +178,7 @@ def translate_text(
         languages: dict[str, str] = {}
         if translate:
             languages = language_options(translate.tokenizer, direction)
-            pairs = []
-            for entry in islice(text.entries(), DIRECTION_SAMPLE):
-                if entry.reference is not None:
-                    pairs.append(SentencePair(entry.source, entry.reference))
-            check_direction(translate, pairs or test[:DIRECTION_SAMPLE], languages)
+            check_direction(translate, pairs, languages)
 
         def work(shard: Shard) -> list[str]:
             entries = [Entry(*json.loads(line)) for line in shard.lines]
@@ -162,13 +193,13 @@ def translate_text(
                     entries[number] = entry._replace(candidates=texts)
             drop_warnings = options.drop_warnings and not translate
             measured = measure_candidates(entries, limits, scorers, drop_warnings)
-            logger.info("%s of %s are done.", shard, f"{text.total:,}")
+            logger.info("%s of %s are done.", shard, f"{total:,}")
             lines = []
             for entry, candidates in zip(entries, measured, strict=True):
                 lines.append(json.dumps([entry.corpus, entry.source, candidates]))
             return lines
 
-        shards.complete(map(json.dumps, text.entries()), work, text.total)
+        yield work
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:

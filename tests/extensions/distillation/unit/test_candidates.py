@@ -13,6 +13,7 @@ from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.distillation import teacher
 from vanilla_transformer.extensions.distillation.candidates import (
+    DistillationText,
     Entry,
     read_candidates,
     text_of_file,
@@ -338,7 +339,8 @@ def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypa
         names = {"candidates": "c", "reverse_model": "a", "quality_model": "a"}
         arguments = DistillationArguments(**names | options)
         languages = {"direction": direction}
-        return teacher.open_shards(tmp_path, arguments, text, languages, overwrite)
+        entries = DistillationText(text, 1, lambda: iter(()))
+        return teacher.open_shards(tmp_path, arguments, entries, languages, overwrite)
 
     reopened().write(Shard(0, 0, ["line"]), ["result"])
     shards = reopened(teacher_targets="n_best", drop_lowest_scores=0.5)

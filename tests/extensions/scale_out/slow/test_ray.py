@@ -9,7 +9,7 @@ import pytest
 from tests.closeness import close_to
 from tests.processes import wait_until
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.corpus_shards import CorpusShards
+from vanilla_transformer.extensions.scale_out import ray_shards
 
 pytest.importorskip("ray", reason="needs `pip install 'vanilla-transformer[ray]'`")
 LINES = [f"a {'dog ' * (index % 5)}{index}." for index in range(1200)]
@@ -76,21 +76,22 @@ def test_translate_by_ray_survives_a_killed_node(folder, texts, node, tmp_path):
 
 def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, capsys):
     expected = translation(folder, texts, tmp_path / "local", "--json")
-    write, written = CorpusShards.write, []
+    get_results, ended = ray_shards._get_results, []
 
-    def interrupt(self, shard, results):
-        if len(written) == 3:
+    def interrupt(task, shard):
+        if len(ended) == 3:
             raise KeyboardInterrupt
-        written.append(shard.number)
-        write(self, shard, results)
+        ended.append(shard.number)
+        return get_results(task, shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr(CorpusShards, "write", interrupt)
+        patch.setattr(ray_shards, "_get_results", interrupt)
         assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--json") == 130
     assert "Add --resume to continue." in capsys.readouterr().err
+    written = [path.name for path in (tmp_path / "ray.partial").glob("*[0-9].txt")]
+    assert 3 <= len(written) < 19, "actors have written their shards"
     rest = translation(folder, texts, tmp_path / "ray", *RAY, "--json", "--resume")
     assert rest == expected
-    assert len(written) == 3
     assert not (tmp_path / "ray.partial").exists()
 
 

@@ -12,7 +12,6 @@ from vanilla_transformer.text.translation_warnings import USED_SHARE
 from .cached_texts import CachedTexts
 from .cleaning_rules import CleaningRules
 from .data_arguments import DataArguments
-from .prepared_corpus import Manifest
 from .readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
 
 _SAMPLED_SOURCES = 20_000
@@ -34,12 +33,12 @@ class Texts:
     Attributes:
         specs, rules: The corpora of the training text, and how each is cleaned.
         augmentations: The shares of training pairs that get each change.
-        training: The training text, cleaned by the rules that need no tokens.
+        training: The training text, cleaned by the rules that need no tokens. Of a prepared corpus,
+            a sample.
         validation_sets: Held-out pairs by their direction, maybe none.
         test: Held-out pairs, maybe none.
         forgetting: Pairs of the former domain of a model that is fine-tuned, maybe none.
         cache_dir (`Path`): Folder of everything cached.
-        prepared (`Manifest`): What `train_data` holds, of which `training` is a sample then.
     """
 
     data: DataArguments
@@ -51,7 +50,6 @@ class Texts:
     test: Sequence[SentencePair]
     forgetting: Sequence[SentencePair]
     cache_dir: Path
-    prepared: Manifest | None = None
 
     @property
     def validation(self) -> list[SentencePair]:

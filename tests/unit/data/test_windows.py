@@ -238,3 +238,15 @@ def test_plans_of_windows_have_other_seeds(plan):
     first, again, second = (plan(LENGTHS, window).pairs.tolist() for window in (0, 0, 1))
     assert first == again != second
     assert sorted(first) == sorted(second)
+
+
+def test_packed_batches_have_the_shape_of_the_whole_corpus_in_each_window(tmp_path):
+    lengths = [300, *[5] * 59]
+    manifest = write_prepared_lengths(tmp_path, lengths, 3)
+    corpus = PreparedCorpus(tmp_path, manifest, 0, window_shards=1)
+    order = TokenBudgetBatchSampler(corpus, 1000, packing=True)
+    shapes = set()
+    while order.epoch == 0:
+        shapes.add(order.take_step()[0].shape)
+        order.enter_next_epoch()
+    assert shapes == {packed_shape(lengths, lengths, 1000)}

@@ -215,6 +215,7 @@ def prepare_documents(monkeypatch):
 
 
 def prepare_evaluate(monkeypatch):
+    shutil.copytree("runs/mine", "runs/new")
     write_comet(Path("Unbabel/wmt22-comet-da").absolute(), REGRESSION)
 
 
@@ -534,7 +535,7 @@ PAGES: dict[str, Page] = {
     "decoding": (0, None, None),
     "distill": (5, prepare_distill, check_distill),
     "documents": (3, prepare_documents, check_documents),
-    "evaluate": (5, prepare_evaluate, check_evaluate),
+    "evaluate": (6, prepare_evaluate, check_evaluate),
     "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "localize_software": (10, prepare_localize, check_localize),

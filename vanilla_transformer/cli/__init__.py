@@ -46,6 +46,7 @@ GROUPS = {
     },
     "evaluate": {
         "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+        "compare-models": "compare a new model with an old one, and fail if it is worse",
         "compare-runs": (
             "print the scores of several training runs as a table, and draw their curves"
         ),

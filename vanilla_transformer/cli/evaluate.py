@@ -286,6 +286,73 @@ def _write_json(path: str, values: object) -> None:
     write_text_atomically(path, text + "\n")
 
 
+class CompareModelsArguments(TranslationArguments, OverwriteArguments):
+    """Flags of `compare-models`. All text files are aligned line by line."""
+
+    model: Annotated[str, ARGUMENT, INPUT] = Field(
+        title="OLD", description="Folder of the old model, or its name on the Hugging Face Hub."
+    )
+    new: Annotated[str, ARGUMENT, INPUT] = Field(
+        description="Folder of the new model, or its name on the Hugging Face Hub."
+    )
+    source: Input = Field(description="Source text to translate, one sentence per line.")
+    target: Annotated[list[Input], REPEATED] = Field(
+        description="Reference translations. Give it again for further references."
+    )
+    max_score_drop: Annotated[float, Field(ge=0, le=100)] = Field(
+        0.0,
+        description="Points of BLEU and chrF by which the new model may be significantly worse "
+        "(p < 0.05).",
+    )
+    max_lost: Annotated[int, Field(ge=0, le=10**9)] = Field(
+        0,
+        description="Further sentences that may lose numbers, and further texts to keep and terms "
+        "of the glossary that may be lost.",
+    )
+    max_time_ratio: Annotated[float, Field(gt=0, le=1000)] | None = Field(
+        None, description="Most time of the new model, divided by the time of the old one."
+    )
+    max_size_ratio: Annotated[float, Field(gt=0, le=1000)] | None = Field(
+        None, description="Most parameters of the new model, divided by the old one's."
+    )
+    changes: Annotated[int, Field(ge=0, le=10**6)] = Field(
+        10, description="Changed sentences to show, the ones whose chrF changed most."
+    )
+    bootstrap_samples: Count = Field(1000, description="Number of resamples for p-values.")
+    json_file: Output | None = Field(
+        None, alias="json", description="Write the comparison to this file as JSON."
+    )
+
+
+def compare_models_command(arguments: Sequence[str]) -> None:
+    options = parse(CompareModelsArguments, arguments)
+    check_one_process("--workers for several processes")
+    from vanilla_transformer.evaluation.model_comparison import (
+        WorstLosses,
+        compare_outputs,
+        translate_test_set,
+    )
+    from vanilla_transformer.evaluation.test_sets import read_test_set
+
+    first, *further = options.target
+    texts = read_test_set(options.source, first, further_targets=further)
+    glossary = request_settings(options).get("glossary")
+    old_opening = open_model(options)
+    new_opening = open_model(options.model_copy(update={"model": options.new}))
+    old = translate_test_set(old_opening, texts.sources)
+    new = translate_test_set(new_opening, texts.sources)
+    comparison = compare_outputs(texts, old, new, options.bootstrap_samples, glossary)
+    worst = WorstLosses(
+        options.max_score_drop, options.max_lost, options.max_time_ratio, options.max_size_ratio
+    )
+    losses = comparison.find_losses(worst)
+    if options.json_file is not None:
+        _write_json(options.json_file, comparison.as_dict(losses, options.changes))
+    print(comparison.markdown(losses, options.changes))
+    if losses:
+        raise SystemExit(f"{options.new} is worse than {options.model}: {'; '.join(losses)}.")
+
+
 class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
     """Flags of `evaluate-directions`."""
 

@@ -66,7 +66,7 @@ def load_cached_texts(
     """
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
-        contents = [content_key(corpus) for corpus in corpora]
+        contents = [content_key(corpus, cache_dir) for corpus in corpora]
         rules_on_text = [corpus_rules.on_text for corpus_rules in rules]
         write = partial(_write_texts, corpora=corpora, rules=rules)
         content = (_FORMAT, contents, rules_on_text)

@@ -221,6 +221,11 @@ class DataArguments(Schema, frozen=True):
         "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes "
         "of a run. By default a subfolder of the cache of `datasets`.",
     )
+    verify_cache: bool = changeable(
+        False,
+        "Hash the text and all files of the cache that are used. By default a file whose size and "
+        "time are as recorded is not read again.",
+    )
 
     @property
     def languages(self) -> dict[str, Any]:
@@ -443,7 +448,8 @@ def _check_training_text(data: DataArguments) -> None:
 
 # Keys that training from a prepared corpus has; all others of the text belong to `prepare`.
 _BESIDE_PREPARED = (
-    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step", "cache_dir"),
+    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step"),
+    *("cache_dir", "verify_cache"),
     *("validation_source", "validation_target", "validation"),
     *("source_language", "target_language"),
 )

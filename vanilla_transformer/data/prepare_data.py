@@ -4,6 +4,9 @@
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
+import os
+import shutil
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from itertools import starmap
@@ -14,6 +17,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import RECORDS
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
@@ -54,11 +58,18 @@ REPORT_FILE = "corpus.json"
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
     """
     Read and clean the text of a recipe, or open the prepared corpus that it names. Each file is
-    opened and hashed once.
+    opened once, and hashed once for all starts.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
+    hub = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
+    folder = Path(cache_dir or data.cache_dir or hub)
+    # The first process of each node verifies for all.
+    if data.verify_cache and os.environ.get("LOCAL_RANK", "0") == "0":
+        for cache in (folder, hub):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(cache / RECORDS)  # so that each file is hashed again
     validation, test = load_held_out(data)
     training: CachedTexts | None = None
     shaped_by = data
@@ -70,9 +81,6 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     rules = cleaning_rules(shaped_by)
     changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
-    if cache_dir or data.cache_dir:
-        folder = Path(cache_dir or data.cache_dir or "")
     scores = [corpus_rules.score for corpus_rules in rules]
     is_prepared = training is not None
     training = training or load_cached_texts(specs, rules, folder)

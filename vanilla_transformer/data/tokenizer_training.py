@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-import torch
+from accelerate.utils import gather_object
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -54,8 +54,6 @@ def load_or_train_tokenizer(
         name = Path(texts.data.train_data) / TOKENIZER
     tokenizer = _load(_train_cached(texts) if name is None else name)
     add_recipe_tokens(tokenizer, texts)
-    if name is None:
-        _check_same_on_all_processes(tokenizer)
     return tokenizer
 
 
@@ -116,7 +114,8 @@ def hash_data(texts: Texts) -> dict[str, str]:
     hashes = {"training text": texts.training.key}
     hashes["validation text"] = hash_json(texts.validation)
     if texts.data.train_alignments not in (None, AGREEMENT):  # which the text decides
-        hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
+        path = Path(texts.data.train_alignments)
+        hashes["training alignments"] = hash_file(path, texts.cache_dir)
     # A tokenizer of the Hub may be unreachable when a run resumes.
     if name is not None and Path(name).is_dir():
         hashes["tokenizer"] = hash_tokenizer(_load(name))
@@ -180,13 +179,11 @@ def _train_cached(texts: Texts) -> Path:
     return cached_work(texts.cache_dir, "tokenizer", content, write)
 
 
-def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check that processes which do not share their files have trained the same tokenizer."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return
-    keys = [""] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(keys, hash_tokenizer(tokenizer))
-    count = len(set(keys))
+def check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that processes which do not share their files have trained the same tokenizer. All must
+    call it together.
+    """
+    count = len({*gather_object([hash_tokenizer(tokenizer)])})
     if count > 1:
         raise UserError(
             f"All processes must have one tokenizer, got {count} different ones. Give "

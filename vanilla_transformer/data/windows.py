@@ -110,10 +110,10 @@ def open_sample(folder: str, verify: bool) -> tuple[CachedTexts, DataArguments]:
     recipe that shaped the corpus.
 
     Args:
-        verify: Whether to compare the hashes of all shards first, in one process of a run.
+        verify: Whether to compare the hashes of all shards first, in one process of a node.
     """
     manifest = read_manifest(folder)
-    if verify and os.environ.get("RANK", "0") == "0":
+    if verify and os.environ.get("LOCAL_RANK", "0") == "0":
         for shard in manifest.shards:
             open_shards(folder, [shard], verify=True)
     step = -(-len(manifest.shards) // _SAMPLED_SHARDS)

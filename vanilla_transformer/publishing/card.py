@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
 # Entries of a recipe that say nothing about the model, or are derived and no key.
-_LEFT_OUT = ("output_dir", "cache_dir", "pad_to_multiple_of")
+_LEFT_OUT = ("output_dir", "cache_dir", "verify_cache", "pad_to_multiple_of")
 
 _UNKNOWN = "unknown"
 _LEAST_BLEU = 20.0  # below it, a translation often has another meaning than its source

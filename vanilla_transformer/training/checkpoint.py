@@ -33,7 +33,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.errors import MissingFileError, UserFileError
 from vanilla_transformer.files.atomic import atomic_folder
-from vanilla_transformer.files.hashes import find_damage, write_hashes
+from vanilla_transformer.files.hashes import find_damage, hash_file, write_hashes
 from vanilla_transformer.files.json_files import read_json
 from vanilla_transformer.files.model_folders import HASHES_FILE
 from vanilla_transformer.loading.model_folders import mapping
@@ -220,23 +220,26 @@ def step_of(folder: Path) -> int:
 
 
 def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
-    """Return the newest whole checkpoint, or None. Warn of each damaged one."""
-    latest = None
+    """Return the newest whole checkpoint, or None. Warn of each damaged one after it."""
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
         if damage is None:
-            latest = latest or folder
-        elif latest is None:
-            logger.warning(
-                "%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage
-            )
-        else:
-            logger.warning(
-                "%s is damaged (%s). Restore it from a copy: the final mean may need it.",
-                folder,
-                damage,
-            )
-    return latest
+            return folder
+        logger.warning(
+            "%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage
+        )
+    return None
+
+
+def describe_newest(output_dir: str | Path) -> str:
+    """Return the name of the newest checkpoint, whole or damaged, with a hash by which another one
+    of its step differs.
+    """
+    for folder in list_checkpoints(output_dir)[-1:]:
+        hashes = folder / HASHES_FILE
+        digest = hash_file(hashes)[:8] if hashes.is_file() else "without hashes"
+        return f"{folder.name} ({digest})"
+    return "no checkpoint"
 
 
 def delete_folder(path: Path) -> None:

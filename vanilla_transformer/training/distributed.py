@@ -33,12 +33,21 @@ logger = logging.getLogger(__name__)
 AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
+_SECONDS_BETWEEN_MESSAGES = 60.0
+_WITHOUT_LIMIT = timedelta(days=10_000)
 # Variables that a launcher sets
 _VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 # Parts of the messages of gloo and NCCL, which do not always have a type.
 _OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
 # NCCL's names for mistakes of this process, such as a GPU that another process has already.
 _OWN_MISTAKES = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
+
+
+def is_main_process() -> bool:
+    """Return whether this is the main one of the processes that `torchrun` started, before they
+    know each other.
+    """
+    return os.environ.get("RANK", "0") == "0"
 
 
 # Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
@@ -211,6 +220,38 @@ def wait_for_processes(accelerator: Accelerator) -> None:
     Accelerate's barrier would wait for the queues of their GPUs, too.
     """
     sum_over_processes(accelerator, [0.0])
+
+
+@contextmanager
+def first_of_each_node(accelerator: Accelerator) -> Iterator[None]:
+    """Run the block in the first process of each node, then in the others, which find the cache
+    filled and checked.
+
+    They wait as long as it lives, whatever the time-out of the other exchanges, and one of each
+    node says so every minute. All processes must call it together.
+    """
+    if accelerator.num_processes == 1:
+        yield
+        return
+    group = torch.distributed.new_group(backend="gloo", timeout=_WITHOUT_LIMIT)
+    if accelerator.is_local_main_process:
+        yield
+    started, minutes = time.monotonic(), 0
+    work = torch.distributed.barrier(group, async_op=True)
+    while not work.is_completed():
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        is_late = time.monotonic() - started > (minutes + 1) * _SECONDS_BETWEEN_MESSAGES
+        if is_late and accelerator.local_process_index <= 1:
+            minutes += 1
+            logger.warning(
+                "Process %d waits for the first process of each node, which still prepares the "
+                "text (%d min).",
+                accelerator.process_index,
+                minutes,
+            )
+    work.wait()
+    if not accelerator.is_local_main_process:
+        yield
 
 
 def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
@@ -32,6 +33,7 @@ from .checkpoint import (
     checkpoint_folder,
     copy_model,
     delete_folder,
+    describe_newest,
     find_latest_checkpoint,
     is_checkpoint,
     list_checkpoints,
@@ -39,7 +41,12 @@ from .checkpoint import (
     load_resume_state,
     step_of,
 )
-from .distributed import broadcast_decision, wait_for_processes
+from .distributed import (
+    broadcast_decision,
+    connect_processes,
+    is_main_process,
+    wait_for_processes,
+)
 from .metrics import truncate_metrics
 from .ranking import rank
 from .recipe_checks import check_same_run, has_same_limits
@@ -54,13 +61,6 @@ _RECIPE = "recipe"
 _MACHINE = "machine.json"
 _SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
-
-
-def is_main_process() -> bool:
-    """Return whether this is the main one of the processes that `torchrun` started, before they
-    know each other.
-    """
-    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
@@ -120,16 +120,36 @@ class RunFolder:
         A finished run continues if the recipe has other limits, such as a larger `max_steps`. With
         `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished
         one resumes.
+
+        The main process decides, and alone hashes what the folder holds. The others take its word
+        if they see the same checkpoint.
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
         self.checkpoint: Path | None = None
+        self.finished = False
         self._temporary_step: int | None = None
         self._saved_step: int | None = None
         self._writer: CheckpointWriter | None = None
         self._last_saved = time.monotonic()
         check_is_writable(self.path)
         refuse_model_inside(recipe.fine_tuning.init_from, self.path)
+        connect_processes()
+        if is_main_process():
+            self._find_run(recipe)
+        decision: list[Any] = [self.finished, self.checkpoint, describe_newest(self.path)]
+        if torch.distributed.is_initialized():
+            torch.distributed.broadcast_object_list(decision)
+        self.finished, self.checkpoint, newest = decision
+        if (seen := describe_newest(self.path)) != newest:
+            raise UserError(
+                f"All processes must resume from one checkpoint, but process {os.environ['RANK']} "
+                f"sees {seen} as the newest in {self.path}, and process 0 sees {newest}. Start "
+                "again when all see the same files, or choose an --output_dir on a shared disk."
+            )
+
+    def _find_run(self, recipe: Recipe) -> None:
+        """Set `finished` and `checkpoint` by what the folder holds."""
         values, overwrites = flatten(recipe), self.options.overwrite_output_dir
         trained = has_weights(self.path)
         starts_over = trained and overwrites

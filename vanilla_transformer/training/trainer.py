@@ -16,7 +16,11 @@ from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
-from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
+from vanilla_transformer.data.tokenizer_training import (
+    check_same_on_all_processes,
+    hash_data,
+    load_or_train_tokenizer,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.cores import check_threads, limit_onednn_cache, use_all_cores
 from vanilla_transformer.machine.imports import show_progress
@@ -27,13 +31,19 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
-from .distributed import create_accelerator, report_lost_processes, wait_for_processes
+from .distributed import (
+    create_accelerator,
+    first_of_each_node,
+    is_main_process,
+    report_lost_processes,
+    wait_for_processes,
+)
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import CURVE, METRICS_FILE, MetricsLogger
 from .model_creation import ModelClass, create_model
 from .ranking import choose_best, rank
 from .run_arguments import PADDING, Recipe
-from .run_folder import EMA, RunFolder, is_main_process, lock_output_dir
+from .run_folder import EMA, RunFolder, lock_output_dir
 from .schedule import plan_schedule
 from .signals import StopSignal, TrainingInterrupted
 from .train_state import TrainState
@@ -208,16 +218,18 @@ def prepare_run(
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    texts = load_texts(recipe.data)
-    initial_model = None
-    if recipe.fine_tuning.init_from is None:
-        tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
-    else:
-        from .initialization import load_initial_model
-
-        initial_model, tokenizer = load_initial_model(recipe, texts, run.checkpoint)
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
+    initial_model = None
+    with first_of_each_node(accelerator):
+        texts = load_texts(recipe.data)
+        if recipe.fine_tuning.init_from is None:
+            tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
+        else:
+            from .initialization import load_initial_model
+
+            initial_model, tokenizer = load_initial_model(recipe, texts, run.checkpoint)
+        corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
+    check_same_on_all_processes(tokenizer)
     model = create_model(
         recipe,
         tokenizer,

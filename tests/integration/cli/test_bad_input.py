@@ -560,6 +560,8 @@ MISTAKES = {
     "evaluate --hypotheses a.en --target a.de --workers 1": (
         "--workers is for a model that translates"
     ),
+    "compare-models no/model model --source a.en --target a.de --json ./a.en": "must be another file than the inputs",
+    "compare-models no/model model --source a.en --target a.de --max_lost -1": "integer from 0 to",
     "evaluate-directions model --text a --json ./a.en": "must be another file than the inputs",
     "evaluate-directions model --text a --json theirs.tsv": (
         "new file, but theirs.tsv exists.*--overwrite"

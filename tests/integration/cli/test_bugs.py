@@ -42,6 +42,7 @@ MIDDLE = {
     "compile": (["model"], f"{PACKAGE}.decoding.compile_model.Engine.supports"),
     "explain": (["model", "A text.", "--output", "out.html"], ENCODER),
     "evaluate": (["model", *TEXT], ENCODER),
+    "compare-models": (["model", "model", *TEXT], ENCODER),
     "compare-runs": (["model", "model"], f"{PACKAGE}.evaluation.tables.compare_runs"),
     "evaluate-directions": (
         ["model", "--text", "text"],

@@ -103,6 +103,7 @@ def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
 
 COMMANDS = [["evaluate", "model", "--source", "a", "--target", "a"]]
 COMMANDS.append(["evaluate-directions", "model", "--text", "a"])
+COMMANDS.append(["compare-models", "model", "model", "--source", "a", "--target", "a"])
 
 
 @pytest.mark.parametrize("words", COMMANDS)

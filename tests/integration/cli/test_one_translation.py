@@ -107,6 +107,7 @@ SAME = {
     "translate": run("translate", "{}/model", *INPUT, "{}/json", "--json", *BEAMS),
     "evaluate": run("evaluate", "{}/model", *FILES, "--bootstrap_samples", "2", *BEAMS),
     "evaluate-directions": run("evaluate-directions", "{}/languages", "--text", "{}/lines", *BEAMS),
+    "compare-models": run("compare-models", "{}/model", "{}/model", *FILES, *BEAMS),
     "back-translate": run(
         "back-translate", "{}/model", *INPUT, "{}/o.tsv", "--keep_warnings", *BEAMS
     ),

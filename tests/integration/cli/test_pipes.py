@@ -44,6 +44,7 @@ LINES = {
     "distill": (f"{DISTILL} --output_dir OUT", "OUT/model.safetensors"),
     "translate": (f"{TRANSLATE} --output OUT", "OUT"),
     "evaluate": (f"model {PAIRS} --compare_with {{validation.a}} --output_file OUT", "OUT"),
+    "compare-models": (f"model model {PAIRS} --max_time_ratio 100 --json OUT", None),
     "score": (f"model {PAIRS} --output OUT", "OUT"),
     "evaluate-alignments": (f"{TRAINED} {LINKS}", None),
     "choose-alignment-head": (f"model {TRAINED} --alignments {{train.align}}", None),

@@ -92,17 +92,23 @@ def test_load_or_train_tokenizer_loads_a_named_tokenizer(recipe, prepare, tiny_t
 
 
 PROCESS = """
-import json, sys, torch
+import json, os, sys, torch
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer
+from vanilla_transformer.data.tokenizer_training import check_same_on_all_processes
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.machine.cores import process_state
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
-print(hash_tokenizer(load_or_train_tokenizer(load_texts(DataArguments(**options)))))
+os.environ.update(RANK=sys.argv[1], LOCAL_RANK=sys.argv[1], WORLD_SIZE="2", MASTER_ADDR="localhost")
+process_state()
+tokenizer = load_or_train_tokenizer(load_texts(DataArguments(**options)))
+check_same_on_all_processes(tokenizer)
+print(hash_tokenizer(tokenizer))
 options["train_source"] = options["train_target"] if rank else options["train_source"]  # a node with other files
 try:
-    load_or_train_tokenizer(load_texts(DataArguments(**options)))
+    check_same_on_all_processes(load_or_train_tokenizer(load_texts(DataArguments(**options))))
 except ValueError as error:
     print(error)
 """

@@ -400,8 +400,7 @@ def test_train_names_damage_only_if_the_mean_needs_it(monkeypatch, caplog):
     folder = run_until_killed(monkeypatch, 4, **options)
     damage_file(folder / "checkpoint-3" / "model.safetensors", "a flipped bit")
     run(folder, **options)
-    message = "checkpoint-3 is damaged (model.safetensors is damaged). Restore it"
-    assert message in caplog.text
+    assert "is damaged" not in caplog.text
     damage_file(folder / "checkpoint-4" / "model.safetensors", "a flipped bit")
     damage_file(folder / "model.safetensors", "a flipped bit")
     message = r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights"

@@ -120,6 +120,7 @@ RUNNING_MODELS = {
     "compile": ("model",),
     "evaluate": ("model", *TEXT),
     "evaluate-directions": ("model", "--text", "test"),
+    "compare-models": ("model", "model", *TEXT),
     "score": ("model", *TEXT),
     "calibrate": ("model", *TEXT),
     "tune-reranking": ("model", *TEXT, "--rerank_reverse", "reverse"),

@@ -2,8 +2,10 @@
 the answer.
 """
 
+import hashlib
 import io
 import os
+from pathlib import Path
 
 import datasets
 import pytest
@@ -102,6 +104,51 @@ def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     assert not prepare(other)[1]
 
 
+@pytest.fixture
+def hashed(monkeypatch):
+    """Return the files that are hashed."""
+    paths, file_digest = [], hashlib.file_digest
+
+    def record_digest(file, name):
+        paths.append(Path(file.name))
+        return file_digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", record_digest)
+    return paths
+
+
+def test_load_texts_reads_no_text_at_a_second_start(recipe, prepare, tmp_path, hashed):
+    """Verification reads all: the text and what the cache has of it."""
+    prepare(recipe())
+    sources = [tmp_path / name for name in ("a.en", "a.de", "b.tsv")]
+    assert hashed[:3] == sources
+    os.utime(tmp_path / "a.de", (0, 0))
+    for expected in ([tmp_path / "a.de"], []):
+        hashed.clear()
+        prepare(recipe())
+        assert hashed == expected
+    prepare(recipe(verify_cache=True))
+    names = {"a.en", "a.de", "b.tsv", "texts.arrow", "encoded.arrow", "report.json"}
+    assert {path.name for path in hashed} == names
+
+
+def test_load_texts_verifies_the_cache(recipe, prepare, tmp_path, caplog, monkeypatch):
+    """The first process of a node does it for all."""
+    prepare(recipe())
+    (path,) = (tmp_path / "cache").glob("texts-*/texts.arrow")
+    facts, content = path.stat(), path.read_bytes()
+    path.write_bytes(content.replace(b"eins", b"uno!"))
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    for changes in ({}, {"verify_cache": True}):
+        load_texts(recipe(**changes))
+    assert not caplog.messages
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    load_texts(recipe(verify_cache=True))
+    assert "(texts.arrow is damaged). It is built again." in caplog.text
+    assert path.read_bytes() == content
+
+
 def test_tokenize_cache_depends_on_all_it_holds(recipe, prepare, tmp_path):
     prepare(recipe())
     os.utime(tmp_path / "a.en", (0, 0))
@@ -187,7 +234,8 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
     (tmp_path / "a.de").write_bytes(b"eins\n\xe4\ndrei\n")
     with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
         prepare(recipe())
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    folders = [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    assert folders == ["hashes"]
     corpus, _ = prepare(recipe(drop=["invalid_unicode"]))
     assert corpus.report.dropped == {"invalid_unicode": 1}
     data = recipe()

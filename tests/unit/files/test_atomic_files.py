@@ -1,6 +1,7 @@
 """Atomic and durable folders and files."""
 
 import errno
+import hashlib
 import json
 import os
 import platform
@@ -445,14 +446,83 @@ def test_find_damage_follows_what_update_json_and_people_change(tmp_path):
     assert find_damage(tmp_path) == "generation_config.json is damaged"
 
 
+@pytest.mark.parametrize("has_records", [False, True])
 @pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
-def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
-    damage(cached_folder(tmp_path, "entry", write_entry) / name)
-    folder = cached_folder(tmp_path, "entry", write_entry)
+def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, has_records, caplog):
+    entry = partial(cached_folder, tmp_path, "entry", write_entry, has_records=has_records)
+    path = entry() / name
+    time.sleep(0.01)  # as long as the clock of a file system may stand still
+    damage(path)
+    folder = entry()
     text = (folder / "a").read_text() + (folder / "inner" / "b").read_text()
     assert text == "first textsecond text"
     assert find_damage(folder) is None
     assert "is damaged" in caplog.text
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """Return the names of the files that are hashed."""
+    names, file_digest = [], hashlib.file_digest
+
+    def record_digest(file, name):
+        names.append(Path(file.name).name)
+        return file_digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", record_digest)
+    return names
+
+
+def set_time(path):
+    os.utime(path, (1, 1))
+
+
+def flip_bit_unseen(path):
+    facts = path.stat()
+    flip_bit(path, percent=50)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+UNSEEN = {"nothing": (lambda path: None, []), "a bit with the former time": (flip_bit_unseen, [])}
+UNSEEN["the time"] = (set_time, ["a"])
+
+
+@pytest.mark.parametrize(("change", "read"), UNSEEN.values(), ids=UNSEEN)
+def test_cached_work_reads_a_file_of_another_time(tmp_path, hashed, change, read):
+    folder = cached_work(tmp_path, "entry", (), write_entry)
+    assert sorted(hashed) == ["a", "b"]
+    change(folder / "a")
+    for expected in (read, []):
+        hashed.clear()
+        assert cached_work(tmp_path, "entry", (), write_entry) == folder and hashed == expected
+
+
+def test_cached_work_records_the_hashes_of_an_older_release(tmp_path, hashed, monkeypatch):
+    """A cache that cannot be written has no records, and its files are read."""
+    folder = cached_work(tmp_path, "entry", (), write_entry)
+    for _ in range(2):
+        hashed.clear()
+        shutil.rmtree(tmp_path / "hashes", ignore_errors=True)
+        (tmp_path / "hashes").touch()
+        assert cached_work(tmp_path, "entry", (), write_entry) == folder
+        assert sorted(hashed) == ["a", "b"]
+    (tmp_path / "hashes").unlink()
+    for expected in (["a", "b"], []):
+        hashed.clear()
+        assert cached_work(tmp_path, "entry", (), write_entry) == folder
+        assert sorted(hashed) == expected
+
+
+def test_cached_work_is_hashed_by_the_one_that_writes(tmp_path, hashed):
+    """Those that wait leave together, without a look at the files."""
+
+    def write(folder):
+        time.sleep(0.2)
+        write_entry(folder)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: cached_work(tmp_path, "entry", (), write), range(4)))
+    assert sorted(hashed) == ["a", "b"]
 
 
 def test_hash_json_ignores_the_order_of_keys():

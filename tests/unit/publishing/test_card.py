@@ -252,7 +252,7 @@ WRONG_FACTS = {
     "license_name: mine": "`license_name` must name the license where",
     "a: [": "facts.yaml must be YAML",
 }
-# What is replaced, and by what → what the refusal says.
+# Replaced text and its replacement → words of the refusal.
 DEMO_NAME = "name: English-German demo of short sentences"
 WRONG_CHANGES = {
     ("example:", "# example:"): "`example`: Field required",

@@ -48,6 +48,7 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
         "dataset": "user/corpus",
         "output_dir": "/home/alice/runs/mine",
         "cache_dir": "/home/alice/.cache/texts",
+        "verify_cache": True,
         "dropout": 0.3,
     }
     (folder / "recipe.json").write_text(json.dumps(recipe))

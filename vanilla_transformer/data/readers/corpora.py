@@ -2,7 +2,6 @@
 download once.
 """
 
-import hashlib
 import subprocess
 import sys
 import zipfile
@@ -17,7 +16,7 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.files.formats import FORMAT_OF_ENDING, corpus_endings
-from vanilla_transformer.files.hashes import cached_folder, hash_file
+from vanilla_transformer.files.hashes import cached_folder, hash_file, hash_open_file
 from vanilla_transformer.files.inputs import COMPRESSIONS, compression_of
 from vanilla_transformer.files.text_files import file_version, open_file
 from vanilla_transformer.machine.imports import requires_extra
@@ -216,9 +215,12 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
         yield OpenCorpus(spec, files, versions=[*map(file_version, files)])
 
 
-def content_key(corpus: OpenCorpus) -> list[Any]:
+def content_key(corpus: OpenCorpus, cache_dir: Path | None = None) -> list[Any]:
     """Return a JSON value that identifies the content of a corpus and how it is read, not where it
     is stored.
+
+    Args:
+        cache_dir: A cache that records the hashes of the files, see [`hash_open_file`].
     """
     spec = corpus.spec
     languages: list[Any] = [spec.source_language, spec.target_language]
@@ -226,14 +228,11 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
         languages.append("reverse")
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
-        digests = []
-        for file in corpus.files:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-            file.seek(0)
+        digests = [hash_open_file(file, cache_dir) for file in corpus.files]
         return [corpus.format, *map(compression_of, paths), *languages, *digests]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
-    hashes = [*map(hash_file, arrow_files)] or [corpus.rows._fingerprint]
+    hashes = [hash_file(path, cache_dir) for path in arrow_files] or [corpus.rows._fingerprint]
     return ["dataset", *languages, *hashes]
 
 
@@ -270,10 +269,10 @@ def _download(spec: CorpusSpec) -> Path:
     fetch: Callable[..., None] = _download_opus if library == "opus" else _download_mtdata
     import datasets
 
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer" / "downloads"
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     entry = f"{library}-{name}-{source}-{target}".replace("/", "-")
     write = partial(fetch, name=name, source=source, target=target)
-    entry_folder = cached_folder(folder, entry, write)
+    entry_folder = cached_folder(folder, f"downloads/{entry}", write, has_records=True)
     paths = (entry_folder / _MOSES_FILE, entry_folder / _TSV_FILE)
     return next(path for path in paths if path.is_file())
 

@@ -52,7 +52,7 @@ def load_alignments(
     """
     path = texts.data.train_alignments
     assert path is not None
-    words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
+    words = AGREEMENT if path == AGREEMENT else hash_file(Path(path), texts.cache_dir)
 
     def write(folder: Path) -> None:
         if path == AGREEMENT:

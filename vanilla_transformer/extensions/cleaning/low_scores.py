@@ -42,7 +42,7 @@ def drop_low_scores(
         if score_rule is None:
             keys.append(None)
             continue
-        model_keys = _model_keys(score_rule)
+        model_keys = _model_keys(score_rule, cache_dir)
         keys.append(vars(score_rule) | {"models": model_keys})
         rows = np.flatnonzero(corpora == number)
         if not len(rows):
@@ -72,7 +72,7 @@ def _write_scores(
     np.save(folder / _SCORES_FILE, scores.astype(np.float32))
 
 
-def _model_keys(score_rule: ScoreRule) -> list[Any]:
+def _model_keys(score_rule: ScoreRule, cache_dir: Path) -> list[Any]:
     """Return values that identify the content of the models; of a model on the Hub, its name."""
     keys: list[Any] = []
     for name in score_rule.models:
@@ -82,7 +82,7 @@ def _model_keys(score_rule: ScoreRule) -> list[Any]:
         # The weights of a COMET model are in a folder.
         files, checkpoints = Path(name).glob("*.*"), Path(name).glob("checkpoints/*.ckpt")
         paths = sorted([*files, *checkpoints])
-        keys.append([hash_file(path) for path in paths if path.is_file()])
+        keys.append([hash_file(path, cache_dir) for path in paths if path.is_file()])
     return keys
 
 

@@ -57,7 +57,8 @@ REPORT_FILE = "corpus.json"
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
     """
-    Read and clean the text of a recipe. Each file is opened once, and hashed once for all starts.
+    Read and clean the text of a recipe, or open the prepared corpus that it names. Each file is
+    opened once, and hashed once for all starts.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
@@ -70,13 +71,20 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
             with suppress(FileNotFoundError):
                 shutil.rmtree(cache / RECORDS)  # so that each file is hashed again
     validation, test = load_held_out(data)
-    specs = corpus_specs(data)
-    rules = cleaning_rules(data)
+    training: CachedTexts | None = None
+    shaped_by = data
+    if data.train_data is not None:
+        from .windows import open_sample
+
+        training, shaped_by = open_sample(data.train_data, verify=data.verify_data)
+    specs = corpus_specs(shaped_by)
+    rules = cleaning_rules(shaped_by)
     changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
-    training = load_cached_texts(specs, rules, folder)
     scores = [corpus_rules.score for corpus_rules in rules]
-    if any(scores):
+    is_prepared = training is not None
+    training = training or load_cached_texts(specs, rules, folder)
+    if any(scores) and not is_prepared:
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
         training = drop_low_scores(training, specs, scores, folder)
@@ -115,6 +123,10 @@ def tokenize(
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
     data = texts.data
+    if data.train_data is not None:
+        from .windows import open_prepared
+
+        return open_prepared(data.train_data, tokenizer, seed, data.window_shards)
     encode = partial(encode_sentences, tokenizer)
     languages = find_languages(tokenizer)
     tokens: list[DirectionTokens] = []

@@ -48,6 +48,10 @@ def load_or_train_tokenizer(
         name (`str`): Used instead of the recipe's `tokenizer`.
     """
     name = name or texts.data.tokenizer
+    if name is None and texts.data.train_data is not None:
+        from .prepared_corpus import TOKENIZER
+
+        name = Path(texts.data.train_data) / TOKENIZER
     tokenizer = _load(_train_cached(texts) if name is None else name)
     add_recipe_tokens(tokenizer, texts)
     return tokenizer
@@ -58,8 +62,10 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     vocabulary lacks.
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another
-    rule.
+    rule. The one of a prepared corpus has all of them.
     """
+    if texts.data.train_data is not None:
+        return
     add_augmentation_tokens(tokenizer, texts.augmentations)
     known = tokenizer.get_added_vocab()
     tags = [tag for tag in texts.data.source_tags or () if tag not in known]

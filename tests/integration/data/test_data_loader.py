@@ -16,11 +16,13 @@ import pytest
 import torch
 
 from tests.corpora import FreshCorpus, LengthsCorpus
+from tests.prepared_corpora import write_prepared_lengths
 from tests.sweeps import rare
 from vanilla_transformer.data.batch_sampler import PlannedBatch, TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchShape, TokenCounts
 from vanilla_transformer.data.data_loader import MicroBatchLoader, _Steps, report_lost_workers
 from vanilla_transformer.data.tokenized_corpus import TokenTable
+from vanilla_transformer.data.windows import PreparedCorpus
 
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]
 
@@ -54,6 +56,15 @@ def test_micro_batch_loader_gives_the_same_steps_with_workers(corpus, num_worker
     expected, batches = loader(corpus(LENGTHS), 0), loader(corpus(LENGTHS), num_workers)
     assert take(batches, count) == take(expected, count)
     assert batches.position == expected.position and batches.position.epoch == 2
+
+
+def test_micro_batch_loader_gives_the_same_steps_of_windows_with_workers(tmp_path):
+    manifest = write_prepared_lengths(tmp_path, LENGTHS, shards=4)
+    corpora = [PreparedCorpus(tmp_path, manifest, 0, window_shards=2) for _ in range(2)]
+    expected, batches = loader(corpora[0], 0), loader(corpora[1], 1)
+    assert take(batches, 12) == take(expected, 12)
+    assert batches.position == expected.position
+    assert (batches.position.epoch, batches.position.window) > (0, 1)
 
 
 def test_micro_batch_loader_reads_the_pairs_it_names():

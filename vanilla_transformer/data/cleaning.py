@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from operator import add
 from typing import Any
 
 import datasets
@@ -110,6 +111,19 @@ class CleaningReport:
         """Count rows of texts that a rule dropped."""
         self.add(rule_name, pairs_of(texts, rows[:EXAMPLES]), len(rows))
 
+    def extend(self, other: "CleaningReport") -> None:
+        """Add the numbers of another part of the text, which follows this one."""
+        self.read += other.read
+        self.warnings += other.warnings
+        for name, count in other.dropped.items():
+            self.dropped[name] = self.dropped.get(name, 0) + count
+            examples = self.examples.setdefault(name, [])
+            examples += other.examples[name][: EXAMPLES - len(examples)]
+        for side, counts in other.histograms.items():
+            totals = self.histograms.setdefault(side, {})
+            for kind, values in counts.items():
+                totals[kind] = [*map(add, totals.get(kind, [0] * len(values)), values)]
+
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
         for warning in warnings:
@@ -208,8 +222,8 @@ def clean_text(
         report.add(rule_name, [pair])
 
 
-_NAMES = list(RULES)
-_KEPT = -1
+RULE_NAMES = list(RULES)
+KEPT = -1  # instead of the number of a rule that drops a pair
 
 
 def find_broken(
@@ -231,14 +245,14 @@ def find_broken(
     for corpus_rules in pair_rules:
         wanted.update(corpus_rules.rules.drop)
     repetitions = [name for name in REPETITIONS if name in wanted]
-    broken = np.full(len(texts), _KEPT, np.int8)
+    broken = np.full(len(texts), KEPT, np.int8)
     misaligned = "misaligned" in wanted
     has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
     if repetitions or misaligned or has_checks:
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
         features |= dict.fromkeys(repetitions, datasets.Value("binary"))
         results = texts.map(
-            partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
+            partial(check_batch, pair_rules=pair_rules, repetitions=repetitions),
             batched=True,
             remove_columns=texts.column_names,
             features=datasets.Features(features),
@@ -255,19 +269,24 @@ def find_broken(
         for name in repetitions:
             drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
             # Pairs that earlier rules drop are no repetitions.
-            rows = np.flatnonzero(broken == _KEPT)
+            rows = np.flatnonzero(broken == KEPT)
             hashes = results.data.column(name).take(rows).combine_chunks()
             duplicates = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows])
             repeated = duplicates & drops[corpora[rows]]
-            broken[rows[repeated]] = _NAMES.index(name)
+            broken[rows[repeated]] = RULE_NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
-    for number, name in enumerate(_NAMES):
+    count_broken(texts, broken, report)
+    return broken != KEPT
+
+
+def count_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
+    """Count the dropped pairs by the numbers of the rules that they break, and all lengths."""
+    for number, name in enumerate(RULE_NAMES):
         rows = np.flatnonzero(broken == number)
         if len(rows):
             report.add_rows(name, texts, rows)
-    report.histograms = count_lengths(texts, broken == _KEPT)
-    return broken != _KEPT
+    report.histograms = count_lengths(texts, broken == KEPT)
 
 
 def _find_misaligned(
@@ -288,24 +307,29 @@ def _find_misaligned(
         if "misaligned" in corpus_rules.rules.drop:
             numbers_of.setdefault(corpus_rules.direction, []).append(number)
     for numbers in numbers_of.values():
-        rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
+        rows = np.flatnonzero((broken == KEPT) & np.isin(corpora, numbers))
         if len(rows) < LEAST_PAIRS:
             notice = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
             report.warn([f"{notice} of one direction, got {len(rows):,}."])
             continue
         processes = choose_num_proc(len(rows), num_proc)
         misaligned = find_misaligned(texts.select(rows), processes)
-        broken[rows[misaligned]] = _NAMES.index("misaligned")
+        broken[rows[misaligned]] = RULE_NAMES.index("misaligned")
 
 
-def _check_batch(
-    batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
+def check_batch(
+    batch: dict[str, list[Any]],
+    pair_rules: Sequence[PairRules] | dict[int, PairRules],
+    repetitions: Sequence[str],
 ) -> dict[str, list[Any]]:
+    """Return the number of the rule that each pair breaks, its rank, and its hashes by the rules on
+    repetitions.
+    """
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
     broken = []
     for pair, corpus in zip(pairs, batch["corpus"], strict=True):
         name = pair_rules[corpus].find_broken(pair)
-        broken.append(_KEPT if name is None else _NAMES.index(name))
+        broken.append(KEPT if name is None else RULE_NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
     columns: dict[str, list[Any]] = {"rule": broken, "rank": list(map(rank_case, pairs))}
     for name in repetitions:

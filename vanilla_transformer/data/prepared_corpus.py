@@ -1,0 +1,158 @@
+"""
+A prepared corpus: a folder of Arrow shards that `prepare` has cleaned and tokenized, of any size.
+
+    manifest.json           written last: without it the folder is not a prepared corpus
+    report.json             the results of cleaning, as `corpus.json` of a run has them
+    tokenizer/
+    shards/00000.arrow ...  streams with the columns `source`, `target`, `corpus` (its number in
+                            the mix), `input_ids` and `labels`
+
+Token ids end with EOS, and begin with the tags of their languages if the model has such tags:
+training reads them as they are.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import datasets
+import pyarrow as pa
+from pydantic import Field
+
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
+from vanilla_transformer.files.atomic import atomic_file
+from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.loading.model_folders import mapping
+from vanilla_transformer.user_input.schemas import Schema
+
+from .tokenized_corpus import TokenTable
+
+MANIFEST_FILE, REPORT_FILE = "manifest.json", "report.json"
+SHARDS, TOKENIZER = "shards", "tokenizer"  # folders
+_Count = Annotated[int, Field(ge=1, le=10**15, strict=True)]
+_Length = Annotated[int, Field(ge=1, le=10**7, strict=True)]  # tokens of a sentence with EOS
+_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="64 hexadecimal digits")]
+
+
+class ShardEntry(Schema, frozen=True):
+    """A shard as the manifest describes it: its file, its pairs, its tokens with EOS, and the
+    SHA-256 of its bytes.
+    """
+
+    noun = "key of a shard"
+    file: Annotated[
+        str, Field(pattern=r"^shards/[0-9]+\.arrow$", title="a path such as shards/00000.arrow")
+    ]
+    pairs: _Count
+    source_tokens: _Count
+    target_tokens: _Count
+    longest_source: _Length
+    longest_target: _Length
+    bytes: _Count
+    sha256: _Hash
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of both sides."""
+        return self.source_tokens + self.target_tokens
+
+
+class Manifest(Schema, frozen=True):
+    """
+    What a prepared corpus consists of.
+
+    Args:
+        pairs: Pairs of all shards.
+        tokenizer: The hash of the tokenizer; see [`hash_tokenizer`].
+        corpora: The names of the corpora of the mix.
+        recipe: The keys of the recipe that shaped the corpus, with their values.
+    """
+
+    noun = "key of a manifest"
+    format: Literal[1] = Field(1, title="1, the only format that this version reads")
+    pairs: _Count
+    tokenizer: str
+    corpora: list[str]
+    recipe: dict[str, Any]
+    shards: list[ShardEntry] = Field(min_length=1, title="a list of shards, with one or more")
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """Return the manifest of a prepared corpus, whose values are checked."""
+    path = Path(folder) / MANIFEST_FILE
+    try:
+        content = read_json(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(
+            f"A prepared corpus must be a folder that `prepare` has completed, but {path} is "
+            "missing. Run `prepare` to its end, or name another folder."
+        ) from error
+    try:
+        if not isinstance(content, dict):
+            raise UserError("It must be a mapping.")
+        manifest = Manifest(**content)
+        if manifest.pairs != sum(shard.pairs for shard in manifest.shards):
+            raise UserError("`pairs` must be the sum of the pairs of its shards.")
+    except UserError as error:
+        reason = str(error).splitlines()[0]
+        raise UserFileError(
+            f"{path} must be the manifest of a prepared corpus. {reason} Copy the folder again, or "
+            "run `prepare` again."
+        ) from error
+    return manifest
+
+
+def write_manifest(folder: str | Path, manifest: Manifest) -> None:
+    """Write the manifest of a folder whose other files are complete."""
+    with atomic_file(Path(folder) / MANIFEST_FILE) as file:
+        file.write(f"{manifest.model_dump_json(indent=2)}\n".encode())
+
+
+def describe_shard(path: Path) -> ShardEntry:
+    """Return the entry of a shard for the manifest, given its file in a folder `shards`."""
+    table = TokenTable(datasets.Dataset.from_file(str(path)))
+    sources, targets = table.sources.lengths(), table.targets.lengths()
+    return ShardEntry(
+        file=f"{SHARDS}/{path.name}",
+        pairs=len(table),
+        source_tokens=int(sources.sum()),
+        target_tokens=int(targets.sum()),
+        longest_source=int(sources.max()),
+        longest_target=int(targets.max()),
+        bytes=path.stat().st_size,
+        sha256=hash_file(path),
+    )
+
+
+def open_shards(
+    folder: str | Path, entries: Sequence[ShardEntry], verify: bool = False
+) -> datasets.Dataset:
+    """
+    Open shards, in the order given, as one memory-mapped dataset.
+
+    Args:
+        verify: Whether to compare the hash of each file. By default its size alone is compared.
+    """
+    shards = []
+    for entry in entries:
+        path = Path(folder, entry.file)
+        size = path.stat().st_size if path.is_file() else 0
+        if size != entry.bytes or (verify and hash_file(path) != entry.sha256):
+            raise _damage(path, f"it has {size:,} bytes of {entry.bytes:,}, or others than these")
+        try:
+            with mapping(path):
+                shard = datasets.Dataset.from_file(str(path))
+        except pa.ArrowException as error:
+            raise _damage(path, str(error)) from error
+        if len(shard) != entry.pairs:
+            raise _damage(path, f"it has {len(shard):,} pairs instead of {entry.pairs:,}")
+        shards.append(shard)
+    return datasets.concatenate_datasets(shards)
+
+
+def _damage(path: Path, problem: str) -> UserFileError:
+    return UserFileError(
+        f"Each shard must be as {MANIFEST_FILE} says, but {path} is damaged: {problem}. Copy it "
+        "again, or run `prepare` again."
+    )

@@ -87,18 +87,13 @@ def write_texts(
     folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport
 ) -> None:
     """Write the rows of texts where `kept` is True, and their report, for [`cache_texts`]."""
-    write_rows(folder / "texts.arrow", texts, kept, SCHEMA)
-    write_report(folder, report)
-
-
-def write_rows(path: Path, texts: datasets.Dataset, kept: np.ndarray, schema: pa.Schema) -> None:
-    """Write the rows of texts where `kept` is True as a stream of Arrow."""
-    with pa.ipc.new_stream(str(path), schema) as file:
+    with pa.ipc.new_stream(str(folder / "texts.arrow"), SCHEMA) as file:
         first = 0
         for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
             mask = pa.array(kept[first : first + len(table)])
-            file.write_table(table.filter(mask).cast(schema))
+            file.write_table(table.filter(mask).cast(SCHEMA))
             first += len(table)
+    write_report(folder, report)
 
 
 def write_report(folder: Path, report: CleaningReport) -> None:
@@ -115,16 +110,13 @@ def read_report(folder: Path) -> CleaningReport:
 
 def write_pairs(
     file: pa.ipc.RecordBatchStreamWriter, pairs: Iterator[SentencePair], corpus: int
-) -> int:
-    """Write pairs of a corpus, with one batch of text in memory at a time. Return their number."""
-    written = 0
+) -> None:
+    """Write pairs of a corpus, with one batch of text in memory at a time."""
     while batch := list(islice(pairs, ROWS_PER_BATCH)):
         sources, targets = zip(*batch, strict=True)
         numbers = np.full(len(batch), corpus, dtype=np.int32)
         columns = [*map(pa.array, (sources, targets, numbers))]
         file.write_batch(pa.record_batch(columns, schema=SCHEMA))
-        written += len(batch)
-    return written
 
 
 def _write_texts(

@@ -6,7 +6,7 @@ The result is the same for any number of processes.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from operator import add
@@ -14,6 +14,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
@@ -69,7 +70,7 @@ def _count_by_mask(values: np.ndarray, edges: np.ndarray, kept: np.ndarray) -> d
     """Count kept and dropped values between edges. Those beyond the edges count for the last
     bins.
     """
-    values = np.clip(values, edges[0], edges[-1])
+    edges = np.array([-np.inf, *edges[1:-1], np.inf])
     kept_counts, _ = np.histogram(values[kept], edges)
     dropped_counts, _ = np.histogram(values[~kept], edges)
     return {"kept": kept_counts.tolist(), "dropped": dropped_counts.tolist()}
@@ -112,7 +113,7 @@ class CleaningReport:
         self.add(rule_name, pairs_of(texts, rows[:EXAMPLES]), len(rows))
 
     def extend(self, other: "CleaningReport") -> None:
-        """Add the numbers of another part of the text, which follows this one."""
+        """Add the report of another part of the text, which follows this one."""
         self.read += other.read
         self.warnings += other.warnings
         for name, count in other.dropped.items():
@@ -249,39 +250,52 @@ def find_broken(
     misaligned = "misaligned" in wanted
     has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
     if repetitions or misaligned or has_checks:
-        features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
-        features |= dict.fromkeys(repetitions, datasets.Value("binary"))
-        results = texts.map(
-            partial(check_batch, pair_rules=pair_rules, repetitions=repetitions),
-            batched=True,
-            remove_columns=texts.column_names,
-            features=datasets.Features(features),
-            num_proc=choose_num_proc(len(texts), num_proc),
-            writer_batch_size=ROWS_PER_BATCH,
-            keep_in_memory=True,
-            load_from_cache_file=False,
-            new_fingerprint="cleaning",  # without it `datasets` would hash the function
-            desc="Cleaning",
-        )
+        results = check_texts(texts, pair_rules, repetitions, num_proc)
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
+            halves = results.data.select(hash_columns(name)).columns
             # Pairs that earlier rules drop are no repetitions.
-            rows = np.flatnonzero(broken == KEPT)
-            hashes = results.data.column(name).take(rows).combine_chunks()
-            duplicates = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows])
-            repeated = duplicates & drops[corpora[rows]]
-            broken[rows[repeated]] = RULE_NAMES.index(name)
+            repeated = find_duplicates(*halves, ranks, broken == KEPT)
+            broken[repeated & drops[corpora]] = RULE_NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
     count_broken(texts, broken, report)
     return broken != KEPT
 
 
+def check_texts(
+    texts: datasets.Dataset,
+    pair_rules: Sequence[PairRules] | Mapping[int, PairRules],
+    repetitions: Sequence[str],
+    num_proc: int | None = None,
+) -> datasets.Dataset:
+    """Return of each pair the number of the rule that it breaks, its rank, and its hashes by some
+    rules on repetitions, in columns of [`hash_columns`].
+    """
+    features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
+    for name in repetitions:
+        features |= dict.fromkeys(hash_columns(name), datasets.Value("uint64"))
+    return texts.map(
+        partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
+        batched=True,
+        remove_columns=texts.column_names,
+        features=datasets.Features(features),
+        num_proc=choose_num_proc(len(texts), num_proc),
+        writer_batch_size=ROWS_PER_BATCH,
+        keep_in_memory=True,
+        load_from_cache_file=False,
+        new_fingerprint="cleaning",  # without it `datasets` would hash the function
+        desc="Cleaning",
+    )
+
+
 def count_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
-    """Count the dropped pairs by the numbers of the rules that they break, and all lengths."""
+    """Count the dropped pairs by the number of the rule that each breaks, and the lengths of all
+    pairs.
+    """
     for number, name in enumerate(RULE_NAMES):
         rows = np.flatnonzero(broken == number)
         if len(rows):
@@ -317,24 +331,28 @@ def _find_misaligned(
         broken[rows[misaligned]] = RULE_NAMES.index("misaligned")
 
 
-def check_batch(
+def _check_batch(
     batch: dict[str, list[Any]],
-    pair_rules: Sequence[PairRules] | dict[int, PairRules],
+    pair_rules: Sequence[PairRules] | Mapping[int, PairRules],
     repetitions: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Return the number of the rule that each pair breaks, its rank, and its hashes by the rules on
-    repetitions.
-    """
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
     broken = []
     for pair, corpus in zip(pairs, batch["corpus"], strict=True):
         name = pair_rules[corpus].find_broken(pair)
         broken.append(KEPT if name is None else RULE_NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
-    columns: dict[str, list[Any]] = {"rule": broken, "rank": list(map(rank_case, pairs))}
+    columns: dict[str, Any] = {"rule": broken, "rank": list(map(rank_case, pairs))}
     for name in repetitions:
-        columns[name] = [*map(partial(hash_repetition, name), pairs, directions)]
+        hashes = b"".join(map(partial(hash_repetition, name), pairs, directions))
+        numbers = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
+        columns |= dict(zip(hash_columns(name), numbers.T, strict=True))
     return columns
+
+
+def hash_columns(rule_name: str) -> list[str]:
+    """Return the names of the columns of a rule's hashes: numbers, which need no offsets."""
+    return [f"{rule_name}_0", f"{rule_name}_1"]
 
 
 _SAMPLE = 300  # pairs of each corpus, evenly spaced
@@ -391,21 +409,33 @@ def _suspect_languages(
         yield f"a {side} in another language than {code} in {{}}. {hint}", others
 
 
-def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) -> np.ndarray:
+# Of the hashes, which are sorted one after another: each takes some 50 bytes for each of its pairs.
+_HASH_RANGES = 16
+
+
+def find_duplicates(
+    first: pa.ChunkedArray, second: pa.ChunkedArray, ranks: np.ndarray, kept: np.ndarray
+) -> np.ndarray:
     """
     Return a mask of shape `(pairs,)` that is True for all but one of equal pairs.
 
     Args:
-        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a
-            set's memory.
+        first, second: The halves of the hashes of all pairs, uint64.
         ranks (of shape `(pairs,)`): Of equal pairs the one with the lowest rank is kept, and of
-        these the earliest.
+            these the earliest.
+        kept (of shape `(pairs,)`): A mask of the pairs to compare.
     """
-    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
-    keys = (second, first) if ranks is None else (ranks, second, first)
-    order = np.lexsort(keys)  # stable: the earliest of equal pairs comes first
-    first, second = first[order], second[order]
-    repeated = (first[1:] == first[:-1]) & (second[1:] == second[:-1])
-    duplicates = np.zeros(len(order), dtype=bool)
-    duplicates[order[1:]] = repeated
+    last = pa.scalar(_HASH_RANGES - 1, pa.uint64())
+    ranges = pc.bit_wise_and(first, last).cast(pa.uint8()).to_numpy()
+    duplicates = np.zeros(len(ranks), dtype=bool)
+    for number in range(_HASH_RANGES):
+        in_range = kept & (ranges == number)
+        rows = np.flatnonzero(in_range)
+        firsts = first.filter(pa.array(in_range)).to_numpy()
+        seconds = second.filter(pa.array(in_range)).to_numpy()
+        # Stable: the earliest of equal pairs comes first.
+        order = np.lexsort((ranks[rows], seconds, firsts))
+        repeated = np.diff(firsts[order]) == 0
+        repeated &= np.diff(seconds[order]) == 0
+        duplicates[rows[order[1:][repeated]]] = True
     return duplicates

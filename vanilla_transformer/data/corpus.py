@@ -304,8 +304,8 @@ def find_fitting(
     report: CleaningReport,
 ) -> np.ndarray:
     """
-    Return a mask of shape `(pairs,)` that is False for pairs that break the rules of their corpus on
-    lengths in tokens, and count them in `report`.
+    Return a mask of shape `(pairs,)` that is False for pairs that break the rules of their corpus
+    on lengths in tokens, and count them in `report`.
 
     `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of
     both.

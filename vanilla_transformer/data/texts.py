@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -94,10 +94,10 @@ def sample_sentences(
     read_batches: Callable[[], Iterable[Sequence[str]]], most: int
 ) -> Iterator[str]:
     """
-    Yield `most` sentences, in their order: the ones with the lowest hashes, which are spread over
-    the whole text.
+    Yield so many sentences, in their order: the ones with the lowest hashes, which are spread over
+    the whole text. All copies of the last one are among them.
 
-    They do not depend on who reads which part of the text.
+    The sample does not depend on who reads which part of the text.
 
     Args:
         read_batches: Returns all sentences. It is called twice.
@@ -108,18 +108,12 @@ def sample_sentences(
         lowest.append(_hash_sentences(batch))
         if sum(map(len, lowest)) > 2 * most:
             lowest = [np.sort(np.concatenate(lowest))[:most]]
-    limit = np.sort(np.concatenate(lowest))[:most][-1]
-    # Copies of the last sentence have one hash, and need not all be in the sample.
-    return islice(_select_sentences(read_batches(), limit), most)
-
-
-def _select_sentences(batches: Iterable[Sequence[str]], limit: np.uint64) -> Iterator[str]:
-    for batch in batches:
+    limit = np.sort(np.concatenate(lowest))[most - 1]
+    for batch in read_batches():
         for row in np.flatnonzero(_hash_sentences(batch) <= limit).tolist():
             yield batch[row]
 
 
 def _hash_sentences(sentences: Sequence[str]) -> np.ndarray:
-    """Return a hash of 8 bytes of each sentence."""
     digests = [blake2b(text.encode(), digest_size=8).digest() for text in sentences]
     return np.frombuffer(b"".join(digests), np.uint64)

@@ -256,9 +256,9 @@ def find_broken(
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
-            halves = results.data.select(hash_columns(name)).columns
+            first, second = results.data.select(hash_columns(name)).columns
             # Pairs that earlier rules drop are no repetitions.
-            repeated = find_duplicates(*halves, ranks, broken == KEPT)
+            repeated = find_duplicates(first, second, ranks, broken == KEPT)
             broken[repeated & drops[corpora]] = RULE_NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)

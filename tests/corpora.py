@@ -8,6 +8,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 
+from vanilla_transformer.data.corpus import Epochs
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPair,
@@ -28,7 +29,7 @@ def encoded_pairs(pairs, chunks=1):
     return EncodedPairs(TokenTable(datasets.concatenate_datasets(parts)))
 
 
-class LengthsCorpus:
+class LengthsCorpus(Epochs):
     """Pairs of the given lengths, the same in every epoch.
 
     Each token of a source is the number of its pair.

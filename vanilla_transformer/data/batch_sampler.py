@@ -17,7 +17,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from .batches import EMPTY_PLAN, BatchPlan, BatchShape, Lengths, TokenCounts, plan_batches, round_up
-from .corpus import Corpus
+from .corpus import Epochs
 from .packing import packed_shape, plan_packed_batches
 from .stages import ONE_STAGE, Stages
 
@@ -26,7 +26,7 @@ from .stages import ONE_STAGE, Stages
 _planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner")
 
 
-class PairLengths:
+class PairLengths(Epochs):
     """
     The lengths of the pairs of any dataset, the same pairs in every epoch, to sample from without a
     [`Corpus`].
@@ -57,7 +57,7 @@ class PlannedBatch:
 
     Args:
         pairs: The numbers of its pairs in the corpus, from 0.
-        rows: The rows of its pairs in the table of the epoch.
+        rows: The rows of its pairs in the table of the window.
         shape: Its rows, and the tokens of each row on both sides, with padding.
         places: The row of each pair in a packed batch; otherwise None, and each pair has a row.
         step_target_tokens (`int`): See [`MicroBatch`].
@@ -73,7 +73,7 @@ class PlannedBatch:
 
 class EpochPart(NamedTuple):
     """
-    Steps of an epoch that are planned alike.
+    Steps of a window that are planned alike.
 
     Args:
         batches_per_step (`int`): Over all processes and accumulations.
@@ -94,23 +94,38 @@ class Position:
     A place between two steps.
 
     Args:
-        first_step (`int`): Steps done before this epoch.
+        first_step (`int`): Steps done before this window.
         epoch (`int`): Epochs done.
         stage (`int`): The number of the stage, from 0, that this epoch belongs to.
-        parts: Parts of this epoch. Another part begins when a run resumes with other batches.
-        steps_per_epoch (`int`): The steps of this epoch, in all parts.
+        parts: Parts of this window. Another part begins when a run resumes with other batches.
+        steps (`int`): The steps of this window, in all parts.
+        window (`int`): Windows of this epoch that are done.
+        begin, share (`float`): See [`Window`].
     """
 
     first_step: int
     epoch: int
     stage: int
     parts: tuple[EpochPart, ...]
-    steps_per_epoch: int
+    steps: int
+    window: int = 0
+    begin: float = 0.0
+    share: float = 1.0
+
+    @property
+    def done(self) -> int:
+        """Return the steps of this window that are done."""
+        return sum(part.done for part in self.parts)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return the steps of this epoch, by the tokens of each window if there are several."""
+        return round(self.steps / self.share)
 
     @property
     def progress(self) -> float:
         """Return the number of epochs done, as a fraction."""
-        return self.epoch + sum(part.done for part in self.parts) / self.steps_per_epoch
+        return self.epoch + self.begin + self.share * (self.done / self.steps)
 
     @property
     def begins_part(self) -> bool:
@@ -121,6 +136,7 @@ class Position:
         return {
             "first_step": self.first_step,
             "epoch": self.epoch,
+            "window": self.window,
             "parts": [list(part) for part in self.parts],
         }
 
@@ -130,14 +146,17 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
     Batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch,
     without end.
 
+    An epoch of a corpus that is larger than memory has several windows, one after the other, each
+    with its own plan.
+
     The order depends on the corpus, the seed, the epoch and the number of batches per step over all
     processes (`accumulation * num_replicas`). Their distribution over processes does not change a
     step. At the end of a stage the next epoch begins at once.
 
-    A state holds the epoch and the number of its steps done. If it is loaded with another number of
-    batches per step, or batches of another size or kind, the rest of the epoch is planned again: no
-    pair occurs twice, and at the end of the epoch only pairs too few to fill every batch of a step
-    are skipped.
+    A state holds the epoch, its window and the number of its steps done. If it is loaded with
+    another number of batches per step, or batches of another size or kind, the rest of the window
+    is planned again: no pair occurs twice, and at the end of the window only pairs too few to fill
+    every batch of a step are skipped.
 
     There are two ways to use it:
 
@@ -155,13 +174,13 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         packing (`bool`): Whether batches are packed: see [`plan_packed_batches`].
 
     Attributes:
-        pairs (`EncodedPairs`): The pairs of the current epoch.
+        pairs (`EncodedPairs`): The pairs of the current window.
         packed_shape (`BatchShape`): The shape of its packed batches; otherwise None.
     """
 
     def __init__(
         self,
-        corpus: Corpus | PairLengths,
+        corpus: Epochs,
         max_tokens: int,
         seed: int = 0,
         accumulation: int = 1,
@@ -179,11 +198,12 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.num_replicas = num_replicas
         self.pad_to_multiple_of = pad_to_multiple_of
         self.packing = packing
-        # Plans of all `pairs`, by epoch and part
-        self._plans: dict[tuple[int, EpochPart], Future[BatchPlan]] = {}
+        # Plans of whole windows, by epoch, window, stage and part
+        self._plans: dict[tuple[int, int, int, EpochPart], Future[BatchPlan]] = {}
         self._own = slice(rank, None, num_replicas)  # the batches of a step that are this process's
-        self.pairs: Any = None
-        self._enter(0, 0, [self._part()])
+        longest = max_tokens // pad_to_multiple_of * pad_to_multiple_of
+        corpus.check_batches(longest, self.batches_per_step)
+        self._enter(0, 0, 0, [self._part()])
 
     def __len__(self) -> int:
         """Return the number of batches that iteration yields.
@@ -199,14 +219,15 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch, as the first one of a run."""
         if epoch != self.epoch or self.step:
-            self._enter(0, epoch, [self._part()])
+            self._enter(0, epoch, 0, [self._part()])
 
     @property
     def position(self) -> Position:
         """Return the place before the next step."""
         steps = sum(part.done for part in self._earlier_parts) + len(self._plan)
         parts = (*self._earlier_parts, self._part(self._done))
-        return Position(self._first_step, self.epoch, self.stage, parts, steps)
+        place = self._first_step, self.epoch, self.stage, parts, steps
+        return Position(*place, self._number, self._window.begin, self._window.share)
 
     @property
     def step(self) -> int:
@@ -217,12 +238,19 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         parts = [EpochPart(*part) for part in state["parts"]]
         if parts[-1] != self._part(parts[-1].done):
             parts.append(self._part())
-        self._enter(state["first_step"], state["epoch"], parts)
+        # Releases before windows stored none.
+        self._enter(state["first_step"], state["epoch"], state.get("window", 0), parts)
 
     def enter_next_epoch(self) -> None:
-        """Plan the next epoch if the current one has no step left, or its stage has ended."""
+        """Plan the next window, maybe of the next epoch, if the current one has no step left, or
+        its stage has ended.
+        """
         while self._done >= len(self._plan) or self.stages.at(self.step, self.epoch) != self.stage:
-            self._enter(self.step, self.epoch + 1, [self._part()])
+            self._enter(self.step, *self._next(), [self._part()])
+
+    def _next(self) -> tuple[int, int]:
+        """Return the epoch and the number of the window after the current one."""
+        return divmod(self.epoch * self.corpus.windows + self._number + 1, self.corpus.windows)
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have
@@ -241,16 +269,16 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             shape = self.packed_shape or BatchShape(len(batch), *longest)
             padded = shape.rows * (shape.source_length + shape.target_length)
             counts = TokenCounts(int(source[batch].sum()), int(target[batch].sum()), padded)
+            numbers, batch_rows = self._window.numbers(batch), self.pairs.rows[batch]
             planned.append(
-                PlannedBatch(batch, self.pairs.rows[batch], shape, rows, counts, step_target_tokens)
+                PlannedBatch(numbers, batch_rows, shape, rows, counts, step_target_tokens)
             )
         self._done += 1
-        # The next epoch has the same pairs.
-        if self._done == len(self._plan) // 2 and self.corpus.is_constant:
-            part, epoch = self._part(), self.epoch + 1
-            arguments = (source, target, self.packed_shape, part, epoch)
-            ahead = _planner.submit(self._plan_pairs, *arguments)
-            self._plans[epoch, part._replace(done=0)] = ahead
+        # Otherwise the next epoch is made from text, which would slow this one down.
+        known = self.corpus.is_constant or self.corpus.windows > 1
+        if known and self._done == len(self._plan) // 2:
+            key = (*self._next(), self.stage, self._part())
+            self._plans[key] = _planner.submit(self._plan_window, *key, self.packed_shape)
         return planned
 
     def _batches(self, step: int) -> list[np.ndarray]:
@@ -260,22 +288,22 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
     def _part(self, done: int = 0) -> EpochPart:
         return EpochPart(self.batches_per_step, done, self.max_tokens, self.packing)
 
-    def _enter(self, first_step: int, epoch: int, parts: list[EpochPart]) -> None:
-        """Plan an epoch: each part consists of the pairs that the earlier parts have left."""
+    def _enter(self, first_step: int, epoch: int, window: int, parts: list[EpochPart]) -> None:
+        """Plan a window: each part consists of the pairs that the earlier parts have left."""
         self._first_step = first_step
         self.epoch = epoch
+        self._number = window
         self.stage = self.stages.at(first_step, epoch)
         *self._earlier_parts, current = parts
         self._done = current.done
-        pairs = self.corpus.epoch(epoch, self.stage)
-        if pairs is not self.pairs:
-            self._plans.clear()
-        self.pairs = pairs
+        self._window = self.corpus.window(epoch, window, self.stage)
+        self.pairs = self._window.pairs
         lengths = self.pairs.source_lengths, self.pairs.target_lengths
-        # The shape of packed batches, the same in a whole epoch.
+        # The shape of packed batches, the same in all windows.
         shapes: list[BatchShape | None] = []
         for part in parts:
-            shapes.append(packed_shape(*lengths, part.max_tokens) if part.packing else None)
+            limits = part.max_tokens, self.corpus.side_lengths
+            shapes.append(packed_shape(*lengths, *limits) if part.packing else None)
         self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))
         for part, shape in zip(self._earlier_parts, shapes, strict=False):
@@ -294,17 +322,24 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         Args:
             shape: The shape of packed batches.
         """
-        source, target = self.pairs.source_lengths, self.pairs.target_lengths
         if len(self._left) < len(self.pairs):
-            source, target = source[self._left], target[self._left]
-            return self._plan_pairs(source, target, shape, part, self.epoch)
-        key = self.epoch, part._replace(done=0)
+            source = self.pairs.source_lengths[self._left]
+            target = self.pairs.target_lengths[self._left]
+            return self._plan_pairs(source, target, shape, part, (self.epoch, self._number))
+        key = (self.epoch, self._number, self.stage, part._replace(done=0))
         if key not in self._plans:
-            plan = self._plan_pairs(source, target, shape, part, self.epoch)
+            plan = self._plan_window(*key, shape)
             self._plans[key] = Future()
             self._plans[key].set_result(plan)
         self._plans = {key: self._plans[key]}
         return self._plans[key].result()
+
+    def _plan_window(
+        self, epoch: int, number: int, stage: int, part: EpochPart, shape: BatchShape | None
+    ) -> BatchPlan:
+        pairs = self.corpus.window(epoch, number, stage).pairs
+        lengths = pairs.source_lengths, pairs.target_lengths
+        return self._plan_pairs(*lengths, shape, part, (epoch, number))
 
     def _plan_pairs(
         self,
@@ -312,11 +347,12 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         target: np.ndarray,
         shape: BatchShape | None,
         part: EpochPart,
-        epoch: int,
+        place: tuple[int, int],
     ) -> BatchPlan:
+        epoch, window = place
         seed_and_epoch = self.seed, epoch, part.batches_per_step
         if shape is not None:
-            return plan_packed_batches(source, target, shape, *seed_and_epoch)
+            return plan_packed_batches(source, target, shape, *seed_and_epoch, window)
         return plan_batches(
-            source, target, part.max_tokens, *seed_and_epoch, self.pad_to_multiple_of
+            source, target, part.max_tokens, *seed_and_epoch, self.pad_to_multiple_of, window
         )

@@ -124,10 +124,11 @@ def plan_batches(
     epoch: int = 0,
     batches_per_step: int = 1,
     pad_to_multiple_of: int = 1,
+    window: int = 0,
 ) -> BatchPlan:
     """
-    Plan one epoch of batches: every pair once, pairs of similar length together, batches in random
-    order.
+    Plan one epoch of batches, or one window of it: every pair once, pairs of similar length
+    together, batches in random order.
 
     Args:
         source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not
@@ -141,13 +142,15 @@ def plan_batches(
             similar length and have about the same number of padded tokens, so processes finish
             together. Their distribution over processes does not change the step.
         pad_to_multiple_of (`int`): Batches are padded to lengths that are multiples of this number.
+        window (`int`): The number of the window, from 0, which also determines the order.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step, pad_to_multiple_of)
     source = round_up(source, pad_to_multiple_of)
     target = round_up(target, pad_to_multiple_of)
     longest = np.maximum(source, target)
-    random = np.random.default_rng((seed, epoch))
+    # Numpy fills a seed up with zeros: window 0 is planned as an epoch without windows.
+    random = np.random.default_rng((seed, epoch, window))
     pairs = _sort(longest, source, target, random)
     bounds = _cut(longest[pairs], max_tokens, batches_per_step, random)
     cost = _padded(source[pairs], bounds) + _padded(target[pairs], bounds)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
@@ -23,6 +23,7 @@ from vanilla_transformer.files.hashes import cached_work
 from .cached_texts import CachedTexts
 from .cleaning import EXAMPLES, CleaningReport, abbreviate
 from .cleaning_rules import CleaningRules
+from .packing import SideLengths
 from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs, TokenLinks
 
@@ -93,7 +94,69 @@ def count_overlap_cached(
     return Overlap(**json.loads(report))
 
 
-class Corpus(ABC):
+class Window(NamedTuple):
+    """
+    Pairs of an epoch that are planned together: by default, all of them.
+
+    Args:
+        pairs: They have lengths, rows and a table as [`EncodedPairs`] do, as far as they are read.
+        begin, share: The shares of the epoch's tokens that come before the window, and that it has.
+        ends, shifts: From pair `ends[n - 1]` on, the numbers of pairs in the corpus are `shifts[n]`
+            more than in the window.
+    """
+
+    pairs: Any
+    begin: float = 0.0
+    share: float = 1.0
+    ends: Sequence[int] | np.ndarray = ()
+    shifts: Sequence[int] | np.ndarray = (0,)
+
+    def numbers(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the numbers of pairs in the corpus, given the ones in the window."""
+        return pairs + np.take(self.shifts, np.searchsorted(self.ends, pairs, side="right"))
+
+
+class Epochs(ABC):
+    """
+    Pairs in numbered epochs, of one window or several.
+
+    Attributes:
+        is_constant (`bool`): Whether all epochs have the same pairs, in one window.
+        windows (`int`): The windows of each epoch.
+        side_lengths (`SideLengths`): The lengths of all pairs, if an epoch has several windows.
+    """
+
+    is_constant: bool = False
+    windows: int = 1
+    side_lengths: SideLengths | None = None
+
+    @abstractmethod
+    def epoch(self, number: int, stage: int = 0) -> Any:
+        """
+        Return the pairs of an epoch.
+
+        They depend on its number and on the number of its stage alone, so a resumed run gets the
+        same pairs.
+        """
+
+    def window(self, epoch: int, number: int, stage: int = 0) -> Window:
+        """Return a window of an epoch, by its number from 0."""
+        return Window(self.epoch(epoch, stage))
+
+    def count_pairs(self, epoch: int, stage: int = 0) -> int:
+        """Return the number of pairs of an epoch."""
+        return len(self.epoch(epoch, stage))
+
+    def check_batches(self, max_tokens: int, batches_per_step: int) -> None:
+        """Refuse a budget or a number of batches that a window which is planned later cannot have.
+
+        Args:
+            max_tokens (`int`): The most tokens of a sentence.
+        """
+        return None
+
+
+class Corpus(Epochs):
     """
     Training text, cleaned and tokenized, in numbered epochs.
 
@@ -107,7 +170,6 @@ class Corpus(ABC):
         max_source_length (`int`): Tokens of the longest source sentence, for the model's
             configuration.
         links (`TokenLinks`): The links between the tokens of `texts`, if there are some.
-        is_constant (`bool`): Whether all epochs have the same pairs.
     """
 
     texts: datasets.Dataset
@@ -115,16 +177,6 @@ class Corpus(ABC):
     overlaps: dict[str, Overlap]
     max_source_length: int
     links: TokenLinks | None = None
-    is_constant: bool = False
-
-    @abstractmethod
-    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
-        """
-        Return the pairs of an epoch.
-
-        They depend on its number and on the number of its stage alone, so a resumed run gets the
-        same pairs.
-        """
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results of cleaning and the overlaps as JSON values."""

@@ -25,6 +25,7 @@ Vocabulary = Annotated[int, Field(ge=1, le=10**7)]
 _Tokens = Annotated[int, Field(ge=1, le=10**7)]  # of a batch
 _Sentences = Annotated[int, Field(ge=1, le=10**9)]
 NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `language_tags`
+WINDOW_PAIRS = 2_000_000  # planned together, if a recipe does not say more
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 # Augmentations of training pairs that add tokens to the vocabulary.
 TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
@@ -83,6 +84,21 @@ class DataArguments(Schema, frozen=True):
         "both sides, such as .tmx.",
     )
     train_target: str | None = fixed(None, "Training text, target side, line by line.")
+    train_data: str | None = fixed(
+        None,
+        "Instead of files: a folder that `prepare` has written, with text that is cleaned and "
+        "tokenized, and its tokenizer. It may be larger than memory.",
+    )
+    window_shards: Annotated[int, Field(ge=1, le=10**6)] | None = fixed(
+        None,
+        "With --train_data: shards whose pairs share batches, which are in memory at a time. "
+        f"Default: as many as have {WINDOW_PAIRS:,} pairs.",
+    )
+    verify_data: bool = changeable(
+        False,
+        "With --train_data: compare the hash of every shard with the manifest before training, "
+        "instead of the size of the shards that are opened.",
+    )
     train_alignments: str | None = fixed(
         None,
         "Aligned words of the training text in the format of Moses, line by line, or `agreement`: "
@@ -310,6 +326,11 @@ def _read_entry(data: DataArguments, section: str, entry: object, prefix: str) -
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     """Return the corpora of the training text, from `corpora`, `dataset` or the pair of files."""
+    if data.train_data is not None:
+        raise UserError(
+            f"The training text must be in files or a dataset here, got `train_data` "
+            f"{data.train_data}, which is for `train` alone. Name the text that it was made of."
+        )
     return [entry.spec for entry in _read_entries(data, "corpora")]
 
 
@@ -355,7 +376,8 @@ def named_files(data: DataArguments) -> list[str]:
         data.test_target,
         data.train_alignments,
     ]
-    specs = [*corpus_specs(data), *validation_specs(data)]
+    specs = [] if data.train_data else corpus_specs(data)
+    specs += validation_specs(data)
     specs += validation_specs(data, forgetting=True)
     corpora = {tuple(map(str, spec.files)) for spec in specs}
     names += chain.from_iterable(corpora)
@@ -398,10 +420,17 @@ def check_data_arguments(data: DataArguments) -> None:
                 reasons.add(f"{requirement}, got only one of them.", given_keys[0])
         with reasons.collect():
             _check_tokens(data)
+        for name in ("window_shards", "verify_data"):
+            if data.train_data is None and getattr(data, name):
+                requirement = f"`{name}` must be given with `train_data`, whose shards it concerns"
+                reasons.add(f"{requirement}, got it without. Leave it out.", name)
 
 
 def _check_training_text(data: DataArguments) -> None:
     """Refuse keys that do not name one training text."""
+    if data.train_data is not None:
+        _check_prepared(data)
+        return
     kinds = ("corpora", "dataset", "train_source", "train_target")
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     has_both_sides = file_format(data.train_source or "") in FILE_ENDINGS
@@ -412,7 +441,8 @@ def _check_training_text(data: DataArguments) -> None:
             raise UserError(f"Give either `dataset` or text files or `corpora`, got {keys}.")
         missing = "train_target" if named else "train_source"
         raise UserError(
-            f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file."
+            f"`{missing}` must be given (or a `dataset`, `corpora` or `train_data`): the path of a "
+            "text file."
         )
     with Reasons() as reasons:
         for name in ("source_language", "target_language"):
@@ -421,11 +451,29 @@ def _check_training_text(data: DataArguments) -> None:
                 reasons.add(f"{requirement}: its key in the `translation` column.", name)
 
 
+# Keys that training from a prepared corpus has; all others of the text belong to `prepare`.
+_BESIDE_PREPARED = {"train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step"}
+_BESIDE_PREPARED |= {"source_language", "target_language", "validation", "cache_dir"}
+_BESIDE_PREPARED |= {"validation_source", "validation_target"}
+
+
+def _check_prepared(data: DataArguments) -> None:
+    """Refuse keys that would change text that is prepared."""
+    with Reasons() as reasons:
+        for name, field in DataArguments.model_fields.items():
+            if name not in _BESIDE_PREPARED and getattr(data, name) != field.default:
+                reasons.add(
+                    f"`{name}` must be left out with `train_data`, whose text is mixed, cleaned "
+                    f"and tokenized, got {getattr(data, name)}. Give it to `prepare`.",
+                    name,
+                )
+
+
 def _check_corpora(data: DataArguments) -> None:
     """Refuse corpora that cannot be read, or whose shares are given twice."""
     with Reasons() as reasons:
         with reasons.collect():
-            specs = corpus_specs(data)
+            specs = [] if data.train_data else corpus_specs(data)
             if data.dataset is not None and specs[0].is_downloaded:
                 problem = f"`dataset` must have splits, but {data.dataset} has none"
                 hint = "Put it into `corpora`, and name held-out text in `validation`."

@@ -6,6 +6,8 @@ Attention keeps the pairs of a row apart, which costs a CPU more than the paddin
 [`plan_batches`].
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .batches import IGNORED_LABEL, BatchPlan, BatchShape, Lengths, check_lengths, round_up
@@ -21,17 +23,37 @@ PACKED_SHARE = 0.98
 PACKED_UNIT = 8
 
 
-def packed_shape(source_lengths: Lengths, target_lengths: Lengths, max_tokens: int) -> BatchShape:
+class SideLengths(NamedTuple):
+    """The tokens of the source and of the target side of a corpus: in all, and of the longest
+    sentence; both of shape `(2,)`.
+    """
+
+    tokens: np.ndarray
+    longest: np.ndarray
+
+
+def packed_shape(
+    source_lengths: Lengths,
+    target_lengths: Lengths,
+    max_tokens: int,
+    of_corpus: SideLengths | None = None,
+) -> BatchShape:
     """
     Return the shape of batches of at most `max_tokens` tokens on each side, with padding.
 
     The side with more tokens in the corpus has the longer rows. Rows hold the longest sentence of
     their side.
+
+    Args:
+        of_corpus: The lengths of the corpus that the pairs belong to. By default they are all of
+            it.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step=1)
-    lengths = np.stack([source, target])
-    totals, longest = lengths.sum(axis=1), lengths.max(axis=1)
+    if of_corpus is None:
+        lengths = np.stack([source, target])
+        of_corpus = SideLengths(lengths.sum(axis=1), lengths.max(axis=1))
+    totals, longest = of_corpus
     length = min(max_tokens, max(PACKED_ROW_TOKENS, round_up(int(longest.max()), PACKED_UNIT)))
     source_length, target_length = (
         min(length, round_up(max(int(most), round(length * total / totals.max())), PACKED_UNIT))
@@ -47,17 +69,19 @@ def plan_packed_batches(
     seed: int = 0,
     epoch: int = 0,
     batches_per_step: int = 1,
+    window: int = 0,
 ) -> BatchPlan:
     """
-    Plan one epoch of packed batches of one shape: every pair once, in rows with pairs of all
-    lengths, in random order.
+    Plan one epoch of packed batches of one shape, or one window of it: every pair once, in rows
+    with pairs of all lengths, in random order.
 
     Args:
         shape: The shape of all batches, from [`packed_shape`].
+        window (`int`): See [`plan_batches`].
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max(shape.source_length, shape.target_length), batches_per_step)
-    random = np.random.default_rng((seed, epoch))
+    random = np.random.default_rng((seed, epoch, window))
     # The shares of a row that a pair takes
     shares = np.stack([source / shape.source_length, target / shape.target_length], axis=1)
     row_of, rows = _pack(shares, shape.rows * batches_per_step, random)

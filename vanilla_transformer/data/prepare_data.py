@@ -4,6 +4,7 @@
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
+import os
 from copy import deepcopy
 from functools import partial
 from itertools import starmap
@@ -14,6 +15,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import hash_json
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
@@ -30,6 +32,7 @@ from .corpus import (
     temperature_weights,
 )
 from .data_arguments import (
+    WINDOW_PAIRS,
     DataArguments,
     augmentations,
     cleaning_rules,
@@ -37,6 +40,8 @@ from .data_arguments import (
     held_out_specs,
     validation_specs,
 )
+from .prepared_corpus import REPORT_FILE as PREPARED_REPORT
+from .prepared_corpus import open_shards, read_manifest
 from .readers import CorpusSpec, SentencePair, open_corpus, read_rows
 from .stages import ONE_STAGE, Stages
 from .texts import Texts, ValidationSet
@@ -47,8 +52,10 @@ from .tokenized_corpus import (
     encode_texts_cached,
 )
 from .tokenizer_training import hash_tokenizer
+from .windows import PreparedCorpus, read_report
 
 REPORT_FILE = "corpus.json"
+_SAMPLED_SHARDS = 16
 
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
@@ -76,6 +83,28 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     for spec in forgetting:
         former += _read_corpus(spec)
     return Texts(data, specs, rules, changes, training, validation, test, former, folder)
+
+
+def load_prepared(data: DataArguments) -> Texts:
+    """Open the prepared corpus `train_data`, and read the held-out text of its recipe.
+
+    The training text is a sample of the shards, for the scripts of the sources.
+    """
+    folder = Path(data.train_data or "")
+    manifest = read_manifest(folder)
+    if data.verify_data and os.environ.get("RANK", "0") == "0":  # for all processes
+        for shard in manifest.shards:
+            open_shards(folder, [shard], verify=True)
+    validation, test = load_held_out(data)
+    former: list[SentencePair] = []
+    for spec in validation_specs(data, forgetting=True):
+        former += _read_corpus(spec)
+    step = -(-len(manifest.shards) // _SAMPLED_SHARDS)
+    report, _ = read_report(folder / PREPARED_REPORT)
+    sample = open_shards(folder, manifest.shards[::step])
+    training = CachedTexts(sample, report, hash_json(manifest.model_dump()))
+    specs = corpus_specs(DataArguments(**manifest.recipe))
+    return Texts(data, specs, [], {}, training, validation, test, former, folder, manifest)
 
 
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
@@ -107,6 +136,8 @@ def tokenize(
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
     data = texts.data
+    if texts.prepared is not None:
+        return _open_prepared(texts, tokenizer, seed)
     encode = partial(encode_sentences, tokenizer)
     languages = find_languages(tokenizer)
     tokens: list[DirectionTokens] = []
@@ -141,6 +172,19 @@ def tokenize(
 
         corpus = TaggedCorpus(corpus, tokens, languages.replaced)
     return corpus
+
+
+def _open_prepared(texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int) -> Corpus:
+    data, manifest = texts.data, texts.prepared
+    assert data.train_data is not None and manifest is not None
+    if hash_tokenizer(tokenizer) != manifest.tokenizer:
+        raise UserError(
+            f"The tokenizer of the model must be the one of `train_data` {data.train_data}, got "
+            "another one. With `init_from`, set `init_vocabulary` to replace, or run `prepare` "
+            "with the model's folder as its `tokenizer`."
+        )
+    shards = round(WINDOW_PAIRS * len(manifest.shards) / manifest.pairs)
+    return PreparedCorpus(data.train_data, manifest, seed, data.window_shards or max(1, shards))
 
 
 def _build_corpus(

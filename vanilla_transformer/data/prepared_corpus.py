@@ -60,7 +60,7 @@ class ShardEntry(Schema, frozen=True):
 
 class Manifest(Schema, frozen=True):
     """
-    What a prepared corpus consists of.
+    The shards of a prepared corpus, and the recipe that shaped them.
 
     Args:
         pairs: Pairs of all shards.

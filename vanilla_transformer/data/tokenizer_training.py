@@ -27,6 +27,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
 )
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS
+from .prepared_corpus import TOKENIZER
 from .texts import Texts
 
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
@@ -48,6 +49,8 @@ def load_or_train_tokenizer(
         name (`str`): Used instead of the recipe's `tokenizer`.
     """
     name = name or texts.data.tokenizer
+    if name is None and texts.data.train_data is not None:
+        name = Path(texts.data.train_data) / TOKENIZER
     tokenizer = _load(_train_cached(texts) if name is None else name)
     add_recipe_tokens(tokenizer, texts)
     if name is None:
@@ -60,8 +63,10 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     vocabulary lacks.
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another
-    rule.
+    rule. The one of a prepared corpus has all of them.
     """
+    if texts.prepared is not None:
+        return
     add_augmentation_tokens(tokenizer, texts.augmentations)
     known = tokenizer.get_added_vocab()
     tags = [tag for tag in texts.data.source_tags or () if tag not in known]

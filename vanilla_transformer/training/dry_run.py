@@ -48,12 +48,12 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     averages = [] if state.ema is None else list(state.ema.state_dict().values())
     moments = 2 * [weight for weight in weights if weight.requires_grad]  # of Adam
     numbers = sum(tensor.numel() for tensor in [*weights, *moments, *averages])  # of a checkpoint
-    pairs = batches.sampler.corpus.epoch(batches.position.epoch)
-    steps = batches.position.steps_per_epoch
+    # The first window stands for an epoch of several.
+    sampler, position = batches.sampler, batches.position
+    count = sampler.corpus.count_pairs(position.epoch)
+    steps = position.steps_per_epoch
     stages = {
-        f"pairs_per_epoch_of_stage_{stage + 1}": len(
-            batches.sampler.corpus.epoch(batches.position.epoch, stage)
-        )
+        f"pairs_per_epoch_of_stage_{stage + 1}": sampler.corpus.count_pairs(position.epoch, stage)
         for stage in range(1, len(batches.sampler.stages))
     }
     peak = recipe.optimization.learning_rate or 0.0
@@ -67,12 +67,12 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
         "parameters": parameters,
         "state_gib": parameters * BYTES_PER_PARAMETER / 2**30,
         "checkpoint_copy_gib": numbers * _BYTES / 2**30,
-        "pairs_per_epoch": len(pairs),
+        "pairs_per_epoch": count,
         **stages,
         "steps_per_epoch": steps,
         "batches_per_step": batches.sampler.batches_per_step,
-        "source_tokens_per_step": float(pairs.source_lengths.sum()) / steps,
-        "target_tokens_per_step": float(pairs.target_lengths.sum()) / steps,
+        "source_tokens_per_step": float(sampler.pairs.source_lengths.sum()) / position.steps,
+        "target_tokens_per_step": float(sampler.pairs.target_lengths.sum()) / position.steps,
         "peak_learning_rate": peak,
         "peak_at_step": warmup_steps,
     }
@@ -95,7 +95,7 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
         plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0
     )
     plan |= {"peak_memory_gib": memory, "hours_without_validation": planned * seconds / 3600.0}
-    return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
+    return plan | {"advice": advise(recipe, count, planned / steps)}
 
 
 # Values that suit corpora of at most so many pairs.

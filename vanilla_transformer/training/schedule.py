@@ -150,11 +150,8 @@ def plan_schedule(
             position = batches.position
             # Epochs with the same batches differ in length where the corpus does.
             if position.begins_part or batches.sampler.corpus.is_constant:
-                last_step = (
-                    resumed["step"]
-                    - sum(part.done for part in position.parts)
-                    + position.steps_per_epoch
-                )
+                left = round((1.0 - position.begin) * position.steps_per_epoch) - position.done
+                last_step = resumed["step"] + left
                 extra_steps = last_step - (position.epoch + 1) * steps_per_epoch
             if position.begins_part:
                 before = before | {"max_steps": None}  # it counts steps of other batches

@@ -1,4 +1,4 @@
-"""The folder of a prepared corpus: what is written is read, and what is damaged is refused."""
+"""Read and write the folder of a prepared corpus, and refuse a damaged one."""
 
 import json
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
     return tmp_path / "corpus"
 
 
-def test_read_manifest_returns_what_was_written(folder):
+def test_read_manifest_returns_the_values_written(folder):
     manifest = read_manifest(folder)
     assert [shard.pairs for shard in manifest.shards] == [2, 2, 3]
     assert manifest.pairs == len(LENGTHS)

@@ -1,0 +1,147 @@
+"""Training from a prepared corpus: as from the text itself where a window has all shards, and
+resumed bit for bit in any window.
+"""
+
+import json
+
+import pytest
+from transformers import AutoTokenizer
+
+from tests.prepared_corpora import prepare_texts
+from tests.tiny import write_tiny_corpus
+from tests.tiny_runs import (
+    assert_same_run,
+    entries,
+    flags,
+    kill_at_step,
+    no_scores,
+    to_words,
+    train_tiny,
+    training_state,
+)
+from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, REPORT_FILE
+from vanilla_transformer.data.readers import read_text_files
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.dry_run import plan_run
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+RUN = {"max_steps": 9, "save_steps": 1, "eval_steps": 9, "dropout": 0.3, "ema_decay": 0.9}
+SHARDS = 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_tiny_corpus(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def from_text(corpus):
+    return train_tiny(corpus, corpus / "from_text", **RUN)
+
+
+@pytest.fixture(scope="module")
+def prepared(corpus, from_text):
+    pairs = list(read_text_files(corpus / "train.a", corpus / "train.b"))
+    tokenizer = AutoTokenizer.from_pretrained(from_text)
+    prepare_texts(corpus / "prepared", pairs, tokenizer, SHARDS)
+    return corpus / "prepared"
+
+
+def recipe_of(prepared, output, **changes):
+    """Return the recipe of a run from a prepared corpus."""
+    changes = {"train_source": None, "train_target": None, "vocab_size": None} | changes
+    changes |= {"train_data": prepared}
+    return parse_recipe(flags(prepared.parent, output, **RUN | changes))
+
+
+def test_train_from_one_window_equals_training_from_the_text(prepared, from_text, tmp_path):
+    recipe = recipe_of(prepared, tmp_path / "run", window_shards=SHARDS)
+    run = train(recipe, evaluate=no_scores)
+    assert_same_run(from_text, run)
+    for name in ("config.json", "tokenizer.json"):
+        assert (run / name).read_text() == (from_text / name).read_text()
+    report = json.loads((prepared / REPORT_FILE).read_text())
+    assert json.loads((run / "corpus.json").read_text()) == report
+    assert report["cleaning"]["kept"] == 40
+
+
+def test_train_killed_in_the_third_window_resumes(prepared, tmp_path, monkeypatch):
+    changes = {"window_shards": 1, "verify_data": True}
+    straight = train(recipe_of(prepared, tmp_path / "straight", **changes), evaluate=no_scores)
+    recipe = recipe_of(prepared, tmp_path / "killed", **changes)
+    kill_at_step(recipe, monkeypatch, 6)
+    checkpoint = list_checkpoints(tmp_path / "killed")[-1]
+    place = training_state(checkpoint)["progress"]["batch_sampler"]
+    assert (place["epoch"], place["window"]) == (0, 2)
+    resumed = train(recipe, evaluate=no_scores)
+    assert_same_run(straight, resumed)
+    assert [entry["step"] for entry in entries(resumed) if "loss" in entry][-1] == 9
+    path = prepared / MANIFEST_FILE
+    content = path.read_text()
+    path.write_text(content.replace("train.a", "other.a"))
+    try:
+        with pytest.raises(UserError, match="these have changed: training text"):
+            train(recipe_of(prepared, tmp_path / "killed", max_steps=12, **changes))
+    finally:
+        path.write_text(content)
+
+
+def test_dry_run_counts_the_pairs_of_all_windows(prepared, tmp_path):
+    recipe = recipe_of(prepared, tmp_path / "run", window_shards=1, max_steps=None)
+    plan = plan_run(recipe, timed_steps=1)
+    assert plan["pairs_per_epoch"] == 40
+    one_window = recipe_of(prepared, tmp_path / "run", window_shards=SHARDS, max_steps=None)
+    steps = plan_run(one_window, timed_steps=1)["steps_per_epoch"]
+    assert abs(plan["steps_per_epoch"] - steps) <= SHARDS
+
+
+REFUSED = {
+    "corpora": [{"file": "a.tsv"}],
+    "train_source": "a.en",
+    "tokenizer": "folder",
+    "vocab_size": 100,
+    "drop": ["duplicates"],
+    "augment": {"typos": 0.1},
+    "stages": [{"corpora": {"a": 1}}],
+    "sampling_temperature": 5.0,
+    "test_source": "a.en",
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_recipe_refuses_keys_that_belong_to_preparation(tmp_path, key):
+    words = {"train_data": tmp_path, "output_dir": tmp_path / "run", key: REFUSED[key]}
+    with pytest.raises(UserError, match=f"`{key}` must be left out with `train_data`"):
+        parse_recipe(to_words(words))
+
+
+@pytest.mark.parametrize("flag", [{"window_shards": 2}, {"verify_data": True}])
+def test_recipe_refuses_keys_of_a_prepared_corpus_without_one(corpus, tmp_path, flag):
+    (name,) = flag
+    with pytest.raises(UserError, match=f"`{name}` must be given with `train_data`"):
+        parse_recipe(flags(corpus, tmp_path, **flag))
+
+
+def test_train_refuses_a_prepared_corpus_of_another_tokenizer(prepared, tmp_path):
+    path = prepared / MANIFEST_FILE
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "prepared"
+    other.mkdir()
+    for source in (prepared / "shards", prepared / "tokenizer", prepared / REPORT_FILE):
+        (other / source.name).symlink_to(source)
+    content = json.loads(path.read_text()) | {"tokenizer": "another"}
+    (other / MANIFEST_FILE).write_text(json.dumps(content))
+    for name in ("validation.a", "validation.b"):
+        (tmp_path / "other" / name).symlink_to(prepared.parent / name)
+    with pytest.raises(UserError, match="The tokenizer of the model must be the one of"):
+        train(recipe_of(other, tmp_path / "run"), evaluate=no_scores)
+    shard = prepared / "shards" / "00003.arrow"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+    try:
+        with pytest.raises(UserError, match="00003.arrow is damaged"):
+            train(recipe_of(prepared, tmp_path / "run", verify_data=True), evaluate=no_scores)
+    finally:
+        shard.write_bytes(whole)

@@ -1,0 +1,115 @@
+"""A prepared corpus in windows: an epoch is a permutation of its shards, of which few are open at a
+time.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.files.json_files import read_json
+
+from .cleaning import CleaningReport
+from .corpus import Corpus, Overlap, Window
+from .packing import SideLengths
+from .prepared_corpus import REPORT_FILE, Manifest, open_shards
+from .tokenized_corpus import EncodedPairs, TokenTable
+
+# Unlike the first number of a run's other seeds, so that the order of shards and the batches of a
+# window are drawn apart.
+_SHARD_ORDER = 0x5AD5
+
+
+class PreparedCorpus(Corpus):
+    """
+    The pairs of a prepared corpus, in windows of some shards.
+
+    The shards of a window are in the order of their numbers, so that a window of all shards is the
+    corpus itself. A thread may open the next window while the current one is read.
+
+    Args:
+        folder (`str`): The prepared corpus.
+        seed (`int`): Decides the order of the shards, with the epoch.
+        window_shards (`int`): The most shards of a window. The windows of an epoch have equally
+            many shards, or one less.
+    """
+
+    def __init__(self, folder: str | Path, manifest: Manifest, seed: int, window_shards: int):
+        self.folder = folder
+        self.shards = manifest.shards
+        self.pairs = manifest.pairs
+        self.seed = seed
+        self.report, self.overlaps = read_report(Path(folder) / REPORT_FILE)
+        self.windows = -(-len(self.shards) // window_shards)
+        self.is_constant = self.windows == 1
+        # One row for each shard
+        tokens = np.array([(shard.source_tokens, shard.target_tokens) for shard in self.shards])
+        longest = np.array([(shard.longest_source, shard.longest_target) for shard in self.shards])
+        self.side_lengths = SideLengths(tokens.sum(axis=0), longest.max(axis=0))
+        self.max_source_length = int(longest[:, 0].max())
+        self._longest = int(longest.max())
+        self._tokens = tokens.sum(axis=1)
+        self._sizes = np.array([shard.pairs for shard in self.shards])
+        self._opened: dict[tuple[int, ...], EncodedPairs] = {}
+        self._lock = Lock()
+
+    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
+        """Return the pairs of all shards, whatever their number."""
+        return self._open(range(len(self.shards)))
+
+    def window(self, epoch: int, number: int, stage: int = 0) -> Window:
+        random = np.random.default_rng((_SHARD_ORDER, self.seed, epoch))
+        parts = np.array_split(random.permutation(len(self.shards)), self.windows)
+        shards = np.sort(parts[number])
+        shares = [float(self._tokens[part].sum() / self._tokens.sum()) for part in parts]
+        ends = np.cumsum(self._sizes[shards])
+        firsts = np.cumsum(self._sizes) - self._sizes
+        shifts = firsts[shards] - (ends - self._sizes[shards])
+        pairs = self._open(shards.tolist())
+        return Window(pairs, sum(shares[:number]), shares[number], ends[:-1], shifts)
+
+    def _open(self, shards: Sequence[int]) -> EncodedPairs:
+        """Return the pairs of shards, and keep the ones of the last two calls: of this window and
+        of the next one.
+        """
+        key = tuple(shards)
+        with self._lock:
+            if key not in self._opened:
+                self._opened = dict([*self._opened.items()][-1:])
+                entries = [self.shards[number] for number in key]
+                self._opened[key] = EncodedPairs(TokenTable(open_shards(self.folder, entries)))
+            return self._opened[key]
+
+    def count_pairs(self, epoch: int, stage: int = 0) -> int:
+        return self.pairs
+
+    def check_batches(self, max_tokens: int, batches_per_step: int) -> None:
+        if self._longest > max_tokens:
+            raise UserError(
+                "`max_tokens` must be at least the length of the longest sentence, got "
+                f"{max_tokens} with padding, but a sentence of {self.folder} has {self._longest} "
+                "tokens. Raise it, or run `prepare` with `max_length`."
+            )
+        fewest = int(np.sort(self._sizes)[: len(self.shards) // self.windows].sum())
+        if fewest < batches_per_step:
+            raise UserError(
+                f"Each window must have a pair for each of the {batches_per_step} batches of a "
+                f"step (processes × accumulation), but the smallest shards of {self.folder} make "
+                f"one of {fewest} pairs. Raise `window_shards`, or run `prepare` with larger "
+                "shards."
+            )
+
+
+def read_report(path: Path) -> tuple[CleaningReport, dict[str, Overlap]]:
+    """Return the results of cleaning a prepared corpus, and its overlaps by their name."""
+    content = read_json(path)
+    try:
+        overlaps = {name: Overlap(**values) for name, values in content["overlap"].items()}
+        return CleaningReport.from_dict(content["cleaning"]), overlaps
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UserFileError(
+            f"{path} must be the report of a prepared corpus, but its keys are others. Copy it "
+            "again, or run `prepare` again."
+        ) from error

@@ -23,7 +23,7 @@ class PrepareArguments(Schema):
 
     output: str = Field(description="Folder for the prepared corpus, which `train_data` names.")
     shard_pairs: int = Field(
-        2_000_000, ge=1, le=100_000_000, description="Pairs of a shard, before cleaning."
+        200_000, ge=1, le=100_000_000, description="Pairs of a shard, before cleaning."
     )
     tasks: Count = Field(
         1, description="Parts of each step, which run on all cores; more than 1 need datatrove."

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import datasets
 
-from vanilla_transformer.data.data_arguments import cleaning_rules, corpus_specs
+from vanilla_transformer.data.data_arguments import DataArguments, cleaning_rules, corpus_specs
 from vanilla_transformer.data.prepare_data import load_held_out
 from vanilla_transformer.data.prepared_corpus import Manifest, read_manifest
 from vanilla_transformer.data.readers import open_corpus
@@ -31,8 +31,10 @@ from .steps import Preparation, Step, steps_of
 
 logger = logging.getLogger(__name__)
 
-SHARD_PAIRS = 2_000_000
+SHARD_PAIRS = 200_000
 _OF_THIS_MACHINE = {*BATCH_SIZES, "cache_dir"}  # keys that change nothing in a prepared corpus
+# Keys of training that shards cannot have
+_OF_WHOLE_TEXT = ("stages", "sampling_temperature", "augment", "bpe_dropout", "train_alignments")
 _START_METHOD = "forkserver"  # of processes, whose imports it shares
 
 
@@ -68,22 +70,24 @@ def plan_preparation(
     datatrove. The folder may have the same plan, and what was done by it.
     """
     data, tuning = recipe.data, recipe.fine_tuning
-    rules = cleaning_rules(data)
-    needs_whole_text = {
+    specs, rules = corpus_specs(data), cleaning_rules(data)
+    is_wanted = {
         "misaligned": any("misaligned" in corpus_rules.drop for corpus_rules in rules),
         "score": any(corpus_rules.score for corpus_rules in rules),
-        "train_alignments": data.train_alignments is not None,
+        "weight": any(spec.weight != 1 for spec in specs),
         "init_vocabulary": tuning.init_from is not None and tuning.init_vocabulary != KEEP,
     }
-    wrong = [f"`{name}`" for name, is_wanted in needs_whole_text.items() if is_wanted]
+    for name in _OF_WHOLE_TEXT:
+        is_wanted[name] = getattr(data, name) != DataArguments.model_fields[name].default
+    wrong = [f"`{name}`" for name, wanted in is_wanted.items() if wanted]
     if wrong:
         raise UserError(
-            "`prepare` must do without what needs the whole text in one process, got "
-            f"{' and '.join(wrong)}. Leave it out, or clean each corpus by clean-corpus before."
+            "`prepare` must do without what needs the whole text at once, got "
+            f"{' and '.join(wrong)}. Leave it out; clean-corpus drops such pairs before."
         )
     load_held_out(data)  # or a mistake in it would end the last step, hours later
     versions = []
-    for spec in corpus_specs(data):
+    for spec in specs:
         with open_corpus(spec) as corpus:
             versions.append(corpus.versions)
     folder = Path(folder)
@@ -98,7 +102,7 @@ def plan_preparation(
     elif path.read_text(encoding="utf-8") != plan:
         raise UserFileError(
             f"Recipe and text must be as when {folder} was begun, but they are not. Restore them, "
-            "or choose another folder."
+            "delete it, or choose another folder."
         )
     return steps_of(preparation)
 
@@ -121,7 +125,7 @@ def _run_tasks(steps: Sequence[Step], tasks: int, logs: Path) -> None:
         try:
             for step in steps:
                 logger.info("Step %s", step.name)
-                if step.count == 1:
+                if step.unit == "text":
                     step()
                     continue
                 with starting_processes():

@@ -77,6 +77,7 @@ from vanilla_transformer.text.languages import find_languages
 
 _TOKENS = pa.list_(pa.int32())
 _ENCODED = pa.schema({"input_ids": _TOKENS, "labels": _TOKENS})
+_MOST_RANGES = 256  # of hashes: as many files are read for each shard
 _CHECKS_FILE, _GROUPS_FILE, _ENTRY_FILE = "checks.parquet", "groups.arrow", "entry.json"
 
 
@@ -118,6 +119,13 @@ class Preparation:
         """
         return sorted(self.work.glob("read/[0-9]*/*.arrow"))
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of what a part of a step is made of."""
+        corpora, shards = len(corpus_specs(self.data)), len(self.shards)
+        ranges = min(shards, _MOST_RANGES)
+        return {"corpus": corpora, "shard": shards, "range": ranges, "text": 1}
+
     def parts(self, step: str) -> list[Path]:
         """Return the folders that a step has written, in the order of the text."""
         return sorted(self.work.glob(f"{step}/[0-9]*"))
@@ -157,17 +165,16 @@ class Step:
 
     Args:
         write: Writes a part into a folder, given its number.
-        count: Number of parts. By default there is one for each shard.
+        unit: What a part is made of: a corpus, a shard, a range of hashes, or the whole text.
     """
 
     name: str
     preparation: Preparation
     write: Callable[[Preparation, int, Path], None]
-    count: int | None = None
+    unit: str = "shard"
 
     def __call__(self, data: object = None, rank: int = 0, world_size: int = 1) -> None:
-        parts = self.count or len(self.preparation.shards)
-        for number in range(rank, parts, world_size):
+        for number in range(rank, self.preparation.sizes[self.unit], world_size):
             part = self.preparation.work / self.name / f"{number:05d}"
             if not part.exists():
                 with atomic_folder(part) as aside:
@@ -176,15 +183,15 @@ class Step:
 
 def steps_of(preparation: Preparation) -> list[Step]:
     """Return the steps in their order. Each needs all parts of the ones before."""
-    corpora = len(corpus_specs(preparation.data))
-    steps = [Step("read", preparation, _read, corpora), Step("check", preparation, _check)]
+    steps = [Step("read", preparation, _read, "corpus"), Step("check", preparation, _check)]
     for name in preparation.repetitions:
-        steps.append(Step(f"group-{name}", preparation, partial(_group, rule_name=name)))
-        steps.append(Step(f"match-{name}", preparation, partial(_match, rule_name=name)))
+        group, match = partial(_group, rule_name=name), partial(_match, rule_name=name)
+        steps.append(Step(f"group-{name}", preparation, group))
+        steps.append(Step(f"match-{name}", preparation, match, "range"))
     steps.append(Step("filter", preparation, _filter))
-    steps.append(Step("vocabulary", preparation, _write_tokenizer, 1))
+    steps.append(Step("vocabulary", preparation, _write_tokenizer, "text"))
     steps.append(Step("tokenize", preparation, _tokenize))
-    steps.append(Step("finish", preparation, _finish, 1))
+    steps.append(Step("finish", preparation, _finish, "text"))
     return steps
 
 
@@ -228,7 +235,7 @@ def _group(preparation: Preparation, number: int, folder: Path, rule_name: str) 
     path = preparation.parts("check")[number] / _CHECKS_FILE
     checks = parquet.read_table(path, columns=names).take(rows)
     columns = {name: checks[name].to_numpy() for name in names}
-    ranges = len(preparation.shards)
+    ranges = preparation.sizes["range"]
     numbers = (columns[names[1]] >> 32) * ranges >> 32
     _write_groups(folder, {"row": rows} | columns, numbers.astype(np.int64), ranges)
 

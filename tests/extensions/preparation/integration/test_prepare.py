@@ -1,16 +1,23 @@
 """A corpus that is prepared in shards is the one of one machine, however many tasks work on it."""
 
+import inspect
 import json
 import os
+import pickle
 import random
 import re
+import shlex
 import signal
 import sys
 
+import datatrove.executor
 import pytest
+from datatrove.executor import SlurmPipelineExecutor
 
+from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
-from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.data_arguments import DataArguments
+from vanilla_transformer.data.prepare_data import load_prepared, load_texts, tokenize
 from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, open_shards, read_manifest
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer, load_or_train_tokenizer
 from vanilla_transformer.errors import LostProcessError, UserError
@@ -18,7 +25,7 @@ from vanilla_transformer.extensions.preparation import preparation, steps
 from vanilla_transformer.extensions.preparation.preparation import prepare
 from vanilla_transformer.training.recipe import parse_recipe
 
-WORDS = "one two three four five Anna Berlin".split()
+WORDS = ["one", "two", "three", "four", "five", "Anna", "Berlin"]
 SHARD_PAIRS = 10
 RECIPE = """
 corpora:
@@ -162,11 +169,21 @@ def test_prepare_loads_a_tokenizer_and_prints_counts(folder, recipe, tmp_path, c
     assert shown.startswith(f"{manifest.pairs} pairs in 1 shards are in {output}.\n")
 
 
+def test_training_reads_what_is_prepared(recipe):
+    texts = load_prepared(DataArguments(train_data="one"))
+    corpus = tokenize(texts, load_or_train_tokenizer(texts), seed=0)
+    assert len(corpus.epoch(0)) == read_manifest("one").pairs
+    assert corpus.overlaps["validation"].pairs == 2
+
+
+FILE = "--train_source a.tsv"
 MISTAKES = {
-    "--drop misaligned": "got `misaligned`. Leave it out, or clean each corpus by clean-corpus",
-    "--score {quality: a,keep: 0.5}": "got `score`. Leave",
-    "--train_alignments agreement": "got `train_alignments`. Leave",
-    "--drop identical": "Cleaning must leave some pairs",
+    f"{FILE} --drop misaligned": "got `misaligned`. Leave it out; clean-corpus drops such pairs",
+    f"{FILE} --augment '{{typos: 0.1}}'": "got `augment`. Leave",
+    f"{FILE} --score '{{quality: a, keep: 0.5}}'": "got `score`. Leave",
+    f"{FILE} --train_alignments agreement": "got `train_alignments`. Leave",
+    f"{FILE} --drop identical": "Cleaning must leave some pairs",
+    "--corpora '[{file: a.tsv, weight: 2.0}]' --bpe_dropout 0.1": "got `weight` and `bpe_dropout`",
 }
 
 
@@ -174,7 +191,30 @@ MISTAKES = {
 def test_prepare_refuses_what_needs_the_whole_text(flags, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text("a\ta\n")
-    words = ["prepare", "--train_source", "a.tsv", *flags.split(" ", 1), "--output", "out"]
-    assert main(words) == 2
+    assert main(["prepare", *shlex.split(flags), "--output", "out"]) == 2
     *_, line = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and re.search(re.escape(MISTAKES[flags]), line)
+
+
+class Cluster:
+    """Stand for an executor on a cluster: run the tasks of a step after the ones before it."""
+
+    def __init__(self, pipeline, tasks, depends, **options):
+        self.steps, self.tasks, self.depends = pipeline, tasks, depends
+        assert inspect.signature(SlurmPipelineExecutor).bind(pipeline, tasks=tasks, **options)
+
+    def run(self):
+        if self.depends is not None:
+            self.depends.run()
+        for rank in reversed(range(self.tasks)):
+            for step in pickle.loads(pickle.dumps(self.steps)):
+                step(None, rank, self.tasks)
+
+
+def test_the_steps_on_the_page_run_on_a_cluster(folder, recipe, monkeypatch, tmp_path):
+    monkeypatch.setattr(datatrove.executor, "SlurmPipelineExecutor", Cluster)
+    (code,) = blocks(ROOT / "docs" / "scale_out.md", "python")
+    code = code.replace('"data/prepared"', f"{str(tmp_path / 'out')!r}, {SHARD_PAIRS}")
+    exec(code.replace("tasks=64", "tasks=3"), {})
+    written = files_of(tmp_path / "out")
+    assert files_of(folder / "one").items() <= written.items()

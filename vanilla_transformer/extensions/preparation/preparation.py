@@ -67,7 +67,7 @@ def plan_preparation(
     recipe: Recipe, folder: str | Path, shard_pairs: int = SHARD_PAIRS
 ) -> list[Step]:
     """Write the plan of a preparation into a folder, and return its steps, for executors of
-    datatrove. The folder may have the same plan, and what was done by it.
+    datatrove. The folder may have the same plan, and the parts that it has made before.
     """
     data, tuning = recipe.data, recipe.fine_tuning
     specs, rules = corpus_specs(data), cleaning_rules(data)
@@ -136,8 +136,8 @@ def _run_tasks(steps: Sequence[Step], tasks: int, logs: Path) -> None:
             lifeline.close()  # or the pool would wait for its other tasks
             if isinstance(error, BrokenProcessPool):
                 raise LostProcessError(
-                    "A task was killed. Repeat the command, which keeps what is done; if memory is "
-                    f"short, with fewer than {workers} tasks or with smaller shards."
+                    "A task was killed. Repeat the command, which keeps finished parts; if memory "
+                    f"is short, with fewer than {workers} tasks or with smaller shards."
                 ) from error
             raise
 

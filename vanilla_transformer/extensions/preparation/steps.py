@@ -121,7 +121,7 @@ class Preparation:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The numbers of what a part of a step is made of."""
+        """The number of parts of a step, by its unit."""
         corpora, shards = len(corpus_specs(self.data)), len(self.shards)
         ranges = min(shards, _MOST_RANGES)
         return {"corpus": corpora, "shard": shards, "range": ranges, "text": 1}
@@ -165,7 +165,7 @@ class Step:
 
     Args:
         write: Writes a part into a folder, given its number.
-        unit: What a part is made of: a corpus, a shard, a range of hashes, or the whole text.
+        unit: The input of a part: a corpus, a shard, a range of hashes, or the whole text.
     """
 
     name: str
@@ -214,7 +214,9 @@ def _read(preparation: Preparation, number: int, folder: Path) -> None:
 
 
 def _check(preparation: Preparation, number: int, folder: Path) -> None:
-    """Apply the rules on single pairs to a shard. Its corpus begins with what is usual there."""
+    """Apply the rules on single pairs to a shard, of which some take the beginning of its corpus as
+    usual.
+    """
     path = preparation.shards[number]
     corpus = int(path.parent.name)
     texts = open_arrow_files(path.parent)

@@ -31,6 +31,7 @@ RECIPE = """
 corpora:
   - {file: a.tsv, target_language: de}
   - {file: empty.tsv, target_language: de}
+  - {file: swapped.tsv, target_language: de}
   - {file: b.tsv, target_language: fr, drop: [empty, near_duplicates, other_scripts]}
 source_language: en
 drop: [empty, markup, identical, duplicates, near_duplicates, repeated_sources]
@@ -58,10 +59,13 @@ def folder(tmp_path_factory):
     """Write a recipe and its text, and what one process prepares of it as `one`."""
     folder, draw = tmp_path_factory.mktemp("prepare"), random.Random(0)
     (folder / "empty.tsv").write_text("A text.\t\n" * 3)
+    german = "Der Hund schläft auf dem alten roten Sofa in unserem Haus."
+    (folder / "swapped.tsv").write_text(f"{german}\tThe dog sleeps on the old red sofa in here.\n")
     for name in ("a.tsv", "b.tsv"):
-        lines = [draw_line(draw) for _ in range(2 * SHARD_PAIRS)]
-        copies = ["one two\tодин два\n", lines[2], *map(str.upper, lines[:5])]
-        (folder / name).write_text("".join(lines + copies))
+        lines = [draw_line(draw) for _ in range(2 * SHARD_PAIRS - 3)]
+        unusual = [*map(str.upper, lines[:9])]
+        others = ["one two\tодин два\n", lines[2]]
+        (folder / name).write_text("".join(unusual + lines + others))
     (folder / "validation.en").write_text("one two\nfive\n")
     (folder / "validation.de").write_text("ONE TWO\nsix\n")
     (folder / "recipe.yaml").write_text(RECIPE)
@@ -101,6 +105,8 @@ def test_shards_are_the_corpus_of_one_machine(folder, recipe):
     dropped = {"empty", "markup", "duplicates", "near_duplicates", "repeated_sources"}
     dropped |= {"max_character_ratio", "other_scripts", "max_length"}
     assert corpus.report.dropped.keys() >= dropped
+    (warning,) = corpus.report.warnings
+    assert warning.startswith("The corpus swapped.tsv has its sides swapped")
     names = {"manifest.json", "report.json", "tokenizer", "shards"}
     assert {path.name for path in (folder / "one").iterdir()} == names
 
@@ -142,6 +148,7 @@ def test_a_run_that_was_killed_at_its_end_is_continued(folder, recipe, tmp_path,
         prepare(recipe, output, SHARD_PAIRS)
     assert not (output / MANIFEST_FILE).exists()
     monkeypatch.setattr(steps, "write_manifest", write_manifest)
+    monkeypatch.setattr(steps, "_read", None)  # which is done
     message = "Recipe and text must be as when .*out was begun, but they are not"
     with pytest.raises(UserError, match=message):
         prepare(recipe, output, SHARD_PAIRS + 1)
@@ -149,6 +156,13 @@ def test_a_run_that_was_killed_at_its_end_is_continued(folder, recipe, tmp_path,
     assert files_of(output) == files_of(folder / "one")
     with pytest.raises(UserError, match="must be a new or an empty folder"):
         prepare(recipe, output, SHARD_PAIRS)
+
+
+def test_held_out_text_is_read_before_the_work(recipe, tmp_path):
+    flags = ["--validation_source", "none", "--validation_target", "none"]
+    with pytest.raises(UserError, match="There is no file none"):
+        prepare(parse_recipe(["recipe.yaml", *flags]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_several_tasks_need_the_extra(recipe, tmp_path, monkeypatch):
@@ -169,7 +183,18 @@ def test_prepare_loads_a_tokenizer_and_prints_counts(folder, recipe, tmp_path, c
     assert shown.startswith(f"{manifest.pairs} pairs in 1 shards are in {output}.\n")
 
 
-def test_training_reads_what_is_prepared(recipe):
+def test_a_mistake_in_a_task_is_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(preparation, "_START_METHOD", "fork")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tA\n")
+    (tmp_path / "b.tsv").write_bytes(b"\xff\tB\n")
+    corpora = "[{file: a.tsv}, {file: b.tsv}]"
+    assert main(["prepare", "--corpora", corpora, "--tasks", "2", "--output", "out"]) == 2
+    *_, line = lines = capfd.readouterr().err.splitlines()
+    assert len(lines) <= 2 and line.startswith("error: b.tsv must be UTF-8, but line 1 has")
+
+
+def test_training_reads_the_shards(recipe):
     texts = load_prepared(DataArguments(train_data="one"))
     corpus = tokenize(texts, load_or_train_tokenizer(texts), seed=0)
     assert len(corpus.epoch(0)) == read_manifest("one").pairs

@@ -370,7 +370,7 @@ def named_files(data: DataArguments) -> list[str]:
         data.test_target,
         data.train_alignments,
     ]
-    specs = [] if data.train_data else corpus_specs(data)
+    specs = [] if data.train_data is not None else corpus_specs(data)
     specs += validation_specs(data)
     specs += validation_specs(data, forgetting=True)
     corpora = {tuple(map(str, spec.files)) for spec in specs}
@@ -467,7 +467,7 @@ def _check_corpora(data: DataArguments) -> None:
     """Refuse corpora that cannot be read, or whose shares are given twice."""
     with Reasons() as reasons:
         with reasons.collect():
-            specs = [] if data.train_data else corpus_specs(data)
+            specs = [] if data.train_data is not None else corpus_specs(data)
             if data.dataset is not None and specs[0].is_downloaded:
                 problem = f"`dataset` must have splits, but {data.dataset} has none"
                 hint = "Put it into `corpora`, and name held-out text in `validation`."

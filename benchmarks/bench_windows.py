@@ -4,7 +4,7 @@ Measure how memory and the time to the first batch depend on the size of a prepa
     python -m benchmarks.bench_windows FOLDER
 
 Shards of random tokens, about 20 a side, are written to the folder once; all shards are links to
-one file. Each size is measured in a process of its own, with the files in the cache of the system:
+one file. Each size is measured in another process, with the files in the cache of the system:
 from reading the manifest until the first step's batch is there, and on to the middle of the first
 window, from where a thread plans the next one.
 """
@@ -108,13 +108,13 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
     from vanilla_transformer.data.data_arguments import DataArguments
     from vanilla_transformer.data.data_loader import MicroBatchLoader
-    from vanilla_transformer.data.prepare_data import load_prepared, tokenize
+    from vanilla_transformer.data.prepare_data import load_texts, tokenize
     from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 
     imported = peak_bytes()
     started, processor = time.monotonic(), time.process_time()
     arguments = {"train_data": request["folder"], "window_shards": request["window_shards"]}
-    texts = load_prepared(DataArguments(**arguments))
+    texts = load_texts(DataArguments(**arguments))
     corpus = tokenize(texts, load_or_train_tokenizer(texts), seed=0)
     options = {"num_replicas": request["batches"], "packing": request["packing"]}
     sampler = TokenBudgetBatchSampler(corpus, _MAX_TOKENS, **options)

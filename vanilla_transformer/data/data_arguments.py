@@ -414,10 +414,6 @@ def check_data_arguments(data: DataArguments) -> None:
                 reasons.add(f"{requirement}, got only one of them.", given_keys[0])
         with reasons.collect():
             _check_tokens(data)
-        for name in ("window_shards", "verify_data"):
-            if data.train_data is None and getattr(data, name):
-                requirement = f"`{name}` must be given with `train_data`, whose shards it concerns"
-                reasons.add(f"{requirement}, got it without. Leave it out.", name)
 
 
 def _check_training_text(data: DataArguments) -> None:
@@ -446,9 +442,11 @@ def _check_training_text(data: DataArguments) -> None:
 
 
 # Keys that training from a prepared corpus has; all others of the text belong to `prepare`.
-_BESIDE_PREPARED = {"train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step"}
-_BESIDE_PREPARED |= {"source_language", "target_language", "validation", "cache_dir"}
-_BESIDE_PREPARED |= {"validation_source", "validation_target"}
+_BESIDE_PREPARED = (
+    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step", "cache_dir"),
+    *("validation_source", "validation_target", "validation"),
+    *("source_language", "target_language"),
+)
 
 
 def _check_prepared(data: DataArguments) -> None:

@@ -693,7 +693,7 @@ MISTAKES = {
         "must be a folder that `prepare` has completed, but folder/manifest.json is missing. Run"
     ),
     "train --train_source a.tsv --output_dir out --train_data folder": "`train_source` must be left out with `train_data`, whose",
-    "train PAIRS --window_shards 2": "`window_shards` must be given with `train_data`",
+    "train PAIRS --window_shards 2": "`window_shards` .* nothing: there is no `train_data`",
     "train --train_data folder --window_shards 0 --output_dir out": (
         "`window_shards` must be an integer from 1 to 1,000,000, got 0"
     ),

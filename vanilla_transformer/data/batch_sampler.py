@@ -226,8 +226,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         """Return the place before the next step."""
         steps = sum(part.done for part in self._earlier_parts) + len(self._plan)
         parts = (*self._earlier_parts, self._part(self._done))
-        place = self._first_step, self.epoch, self.stage, parts, steps
-        return Position(*place, self._number, self._window.begin, self._window.share)
+        epoch = self._first_step, self.epoch, self.stage, parts, steps
+        return Position(*epoch, self._number, self._window.begin, self._window.share)
 
     @property
     def step(self) -> int:
@@ -347,9 +347,9 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         target: np.ndarray,
         shape: BatchShape | None,
         part: EpochPart,
-        place: tuple[int, int],
+        numbers: tuple[int, int],
     ) -> BatchPlan:
-        epoch, window = place
+        epoch, window = numbers
         seed_and_epoch = self.seed, epoch, part.batches_per_step
         if shape is not None:
             return plan_packed_batches(source, target, shape, *seed_and_epoch, window)

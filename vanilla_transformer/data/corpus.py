@@ -23,7 +23,6 @@ from vanilla_transformer.files.hashes import cached_work
 from .cached_texts import CachedTexts
 from .cleaning import EXAMPLES, CleaningReport, abbreviate
 from .cleaning_rules import CleaningRules
-from .packing import SideLengths
 from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs, TokenLinks
 
@@ -123,12 +122,12 @@ class Epochs(ABC):
     Attributes:
         is_constant (`bool`): Whether all epochs have the same pairs, in one window.
         windows (`int`): The windows of each epoch.
-        side_lengths (`SideLengths`): The lengths of all pairs, if an epoch has several windows.
+        side_lengths: `of_corpus` of [`packed_shape`], if an epoch has several windows.
     """
 
     is_constant: bool = False
     windows: int = 1
-    side_lengths: SideLengths | None = None
+    side_lengths: tuple[np.ndarray, np.ndarray] | None = None
 
     @abstractmethod
     def epoch(self, number: int, stage: int = 0) -> Any:
@@ -142,10 +141,6 @@ class Epochs(ABC):
     def window(self, epoch: int, number: int, stage: int = 0) -> Window:
         """Return a window of an epoch, by its number from 0."""
         return Window(self.epoch(epoch, stage))
-
-    def count_pairs(self, epoch: int, stage: int = 0) -> int:
-        """Return the number of pairs of an epoch."""
-        return len(self.epoch(epoch, stage))
 
     def check_batches(self, max_tokens: int, batches_per_step: int) -> None:
         """Refuse a budget or a number of batches that a window which is planned later cannot have.

@@ -376,7 +376,7 @@ def named_files(data: DataArguments) -> list[str]:
         data.test_target,
         data.train_alignments,
     ]
-    specs = [] if data.train_data else corpus_specs(data)
+    specs = [] if data.train_data is not None else corpus_specs(data)
     specs += validation_specs(data)
     specs += validation_specs(data, forgetting=True)
     corpora = {tuple(map(str, spec.files)) for spec in specs}
@@ -420,10 +420,6 @@ def check_data_arguments(data: DataArguments) -> None:
                 reasons.add(f"{requirement}, got only one of them.", given_keys[0])
         with reasons.collect():
             _check_tokens(data)
-        for name in ("window_shards", "verify_data"):
-            if data.train_data is None and getattr(data, name):
-                requirement = f"`{name}` must be given with `train_data`, whose shards it concerns"
-                reasons.add(f"{requirement}, got it without. Leave it out.", name)
 
 
 def _check_training_text(data: DataArguments) -> None:
@@ -452,9 +448,11 @@ def _check_training_text(data: DataArguments) -> None:
 
 
 # Keys that training from a prepared corpus has; all others of the text belong to `prepare`.
-_BESIDE_PREPARED = {"train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step"}
-_BESIDE_PREPARED |= {"source_language", "target_language", "validation", "cache_dir"}
-_BESIDE_PREPARED |= {"validation_source", "validation_target"}
+_BESIDE_PREPARED = (
+    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step", "cache_dir"),
+    *("validation_source", "validation_target", "validation"),
+    *("source_language", "target_language"),
+)
 
 
 def _check_prepared(data: DataArguments) -> None:
@@ -473,7 +471,7 @@ def _check_corpora(data: DataArguments) -> None:
     """Refuse corpora that cannot be read, or whose shares are given twice."""
     with Reasons() as reasons:
         with reasons.collect():
-            specs = [] if data.train_data else corpus_specs(data)
+            specs = [] if data.train_data is not None else corpus_specs(data)
             if data.dataset is not None and specs[0].is_downloaded:
                 problem = f"`dataset` must have splits, but {data.dataset} has none"
                 hint = "Put it into `corpora`, and name held-out text in `validation`."

@@ -6,8 +6,6 @@ Attention keeps the pairs of a row apart, which costs a CPU more than the paddin
 [`plan_batches`].
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .batches import IGNORED_LABEL, BatchPlan, BatchShape, Lengths, check_lengths, round_up
@@ -23,20 +21,11 @@ PACKED_SHARE = 0.98
 PACKED_UNIT = 8
 
 
-class SideLengths(NamedTuple):
-    """The tokens of the source and of the target side of a corpus: in all, and of the longest
-    sentence; both of shape `(2,)`.
-    """
-
-    tokens: np.ndarray
-    longest: np.ndarray
-
-
 def packed_shape(
     source_lengths: Lengths,
     target_lengths: Lengths,
     max_tokens: int,
-    of_corpus: SideLengths | None = None,
+    of_corpus: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> BatchShape:
     """
     Return the shape of batches of at most `max_tokens` tokens on each side, with padding.
@@ -45,14 +34,14 @@ def packed_shape(
     their side.
 
     Args:
-        of_corpus: The lengths of the corpus that the pairs belong to. By default they are all of
-            it.
+        of_corpus: Tokens of each side of the corpus that the pairs belong to, and of its longest
+            sentence, of shape `(2,)`. By default the pairs are all of it.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step=1)
     if of_corpus is None:
         lengths = np.stack([source, target])
-        of_corpus = SideLengths(lengths.sum(axis=1), lengths.max(axis=1))
+        of_corpus = (lengths.sum(axis=1), lengths.max(axis=1))
     totals, longest = of_corpus
     length = min(max_tokens, max(PACKED_ROW_TOKENS, round_up(int(longest.max()), PACKED_UNIT)))
     source_length, target_length = (

@@ -40,8 +40,7 @@ from .data_arguments import (
     held_out_specs,
     validation_specs,
 )
-from .prepared_corpus import REPORT_FILE as PREPARED_REPORT
-from .prepared_corpus import open_shards, read_manifest
+from .prepared_corpus import Manifest, open_shards, read_manifest
 from .readers import CorpusSpec, SentencePair, open_corpus, read_rows
 from .stages import ONE_STAGE, Stages
 from .texts import Texts, ValidationSet
@@ -52,7 +51,7 @@ from .tokenized_corpus import (
     encode_texts_cached,
 )
 from .tokenizer_training import hash_tokenizer
-from .windows import PreparedCorpus, read_report
+from .windows import PreparedCorpus
 
 REPORT_FILE = "corpus.json"
 _SAMPLED_SHARDS = 16
@@ -60,51 +59,50 @@ _SAMPLED_SHARDS = 16
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
     """
-    Read and clean the text of a recipe. Each file is opened and hashed once.
+    Read and clean the text of a recipe, or open the prepared corpus that it names. Each file is
+    opened and hashed once.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
     validation, test = load_held_out(data)
-    specs = corpus_specs(data)
-    rules = cleaning_rules(data)
+    manifest = _open_manifest(data)
+    shaped_by = data if manifest is None else DataArguments(**manifest.recipe)
+    specs = corpus_specs(shaped_by)
+    rules = cleaning_rules(shaped_by)
     changes = augmentations(data)
     forgetting = validation_specs(data, forgetting=True)
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     if cache_dir or data.cache_dir:
         folder = Path(cache_dir or data.cache_dir or "")
-    training = load_cached_texts(specs, rules, folder)
     scores = [corpus_rules.score for corpus_rules in rules]
-    if any(scores):
+    if manifest is not None:
+        step = -(-len(manifest.shards) // _SAMPLED_SHARDS)
+        sample = open_shards(data.train_data or "", manifest.shards[::step])
+        training = CachedTexts(sample, CleaningReport(), hash_json(manifest.model_dump()))
+    else:
+        training = load_cached_texts(specs, rules, folder)
+    if manifest is None and any(scores):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
         training = drop_low_scores(training, specs, scores, folder)
     former: list[SentencePair] = []
     for spec in forgetting:
         former += _read_corpus(spec)
-    return Texts(data, specs, rules, changes, training, validation, test, former, folder)
+    return Texts(data, specs, rules, changes, training, validation, test, former, folder, manifest)
 
 
-def load_prepared(data: DataArguments) -> Texts:
-    """Open the prepared corpus `train_data`, and read the held-out text of its recipe.
-
-    The training text is a sample of the shards, for the scripts of the sources.
+def _open_manifest(data: DataArguments) -> Manifest | None:
+    """Return the manifest of the prepared corpus that a recipe names, whose shards are verified if
+    the recipe says so, or None.
     """
-    folder = Path(data.train_data or "")
-    manifest = read_manifest(folder)
+    if data.train_data is None:
+        return None
+    manifest = read_manifest(data.train_data)
     if data.verify_data and os.environ.get("RANK", "0") == "0":  # for all processes
         for shard in manifest.shards:
-            open_shards(folder, [shard], verify=True)
-    validation, test = load_held_out(data)
-    former: list[SentencePair] = []
-    for spec in validation_specs(data, forgetting=True):
-        former += _read_corpus(spec)
-    step = -(-len(manifest.shards) // _SAMPLED_SHARDS)
-    report, _ = read_report(folder / PREPARED_REPORT)
-    sample = open_shards(folder, manifest.shards[::step])
-    training = CachedTexts(sample, report, hash_json(manifest.model_dump()))
-    specs = corpus_specs(DataArguments(**manifest.recipe))
-    return Texts(data, specs, [], {}, training, validation, test, former, folder, manifest)
+            open_shards(data.train_data, [shard], verify=True)
+    return manifest
 
 
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:

@@ -13,7 +13,6 @@ from vanilla_transformer.files.json_files import read_json
 
 from .cleaning import CleaningReport
 from .corpus import Corpus, Overlap, Window
-from .packing import SideLengths
 from .prepared_corpus import REPORT_FILE, Manifest, open_shards
 from .tokenized_corpus import EncodedPairs, TokenTable
 
@@ -47,7 +46,7 @@ class PreparedCorpus(Corpus):
         # One row for each shard
         tokens = np.array([(shard.source_tokens, shard.target_tokens) for shard in self.shards])
         longest = np.array([(shard.longest_source, shard.longest_target) for shard in self.shards])
-        self.side_lengths = SideLengths(tokens.sum(axis=0), longest.max(axis=0))
+        self.side_lengths = tokens.sum(axis=0), longest.max(axis=0)
         self.max_source_length = int(longest[:, 0].max())
         self._longest = int(longest.max())
         self._tokens = tokens.sum(axis=1)
@@ -55,9 +54,9 @@ class PreparedCorpus(Corpus):
         self._opened: dict[tuple[int, ...], EncodedPairs] = {}
         self._lock = Lock()
 
-    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
-        """Return the pairs of all shards, whatever their number."""
-        return self._open(range(len(self.shards)))
+    def epoch(self, number: int, stage: int = 0) -> range:
+        """Return the numbers of the pairs: they may be too many to be opened at once."""
+        return range(self.pairs)
 
     def window(self, epoch: int, number: int, stage: int = 0) -> Window:
         random = np.random.default_rng((_SHARD_ORDER, self.seed, epoch))
@@ -81,9 +80,6 @@ class PreparedCorpus(Corpus):
                 entries = [self.shards[number] for number in key]
                 self._opened[key] = EncodedPairs(TokenTable(open_shards(self.folder, entries)))
             return self._opened[key]
-
-    def count_pairs(self, epoch: int, stage: int = 0) -> int:
-        return self.pairs
 
     def check_batches(self, max_tokens: int, batches_per_step: int) -> None:
         if self._longest > max_tokens:

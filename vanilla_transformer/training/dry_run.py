@@ -50,10 +50,10 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     numbers = sum(tensor.numel() for tensor in [*weights, *moments, *averages])  # of a checkpoint
     # The first window stands for an epoch of several.
     sampler, position = batches.sampler, batches.position
-    count = sampler.corpus.count_pairs(position.epoch)
+    count = len(sampler.corpus.epoch(position.epoch))
     steps = position.steps_per_epoch
     stages = {
-        f"pairs_per_epoch_of_stage_{stage + 1}": sampler.corpus.count_pairs(position.epoch, stage)
+        f"pairs_per_epoch_of_stage_{stage + 1}": len(sampler.corpus.epoch(position.epoch, stage))
         for stage in range(1, len(batches.sampler.stages))
     }
     peak = recipe.optimization.learning_rate or 0.0

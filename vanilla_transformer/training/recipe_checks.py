@@ -277,6 +277,8 @@ def _check_effects(recipe: Recipe) -> None:
         reasons["sinusoid_layout"] = f"positions are {recipe.model.position_embedding_type}"
     scheduler = recipe.optimization.lr_scheduler
     reasons |= dict.fromkeys(UNUSED[scheduler], f"`lr_scheduler` is {scheduler}")
+    if recipe.data.train_data is None:
+        reasons |= dict.fromkeys(("window_shards", "verify_data"), "there is no `train_data`")
     if recipe.data.train_alignments is None:
         reasons["alignment_weight"] = "there are no `train_alignments`"
     if recipe.long.layer_types != "lsh_attention":

@@ -14,12 +14,7 @@ from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
-from vanilla_transformer.data.prepare_data import (
-    REPORT_FILE,
-    load_prepared,
-    load_texts,
-    tokenize,
-)
+from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.errors import UserError
@@ -213,8 +208,7 @@ def prepare_run(
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    load = load_texts if recipe.data.train_data is None else load_prepared
-    texts = load(recipe.data)
+    texts = load_texts(recipe.data)
     initial_model = None
     if recipe.fine_tuning.init_from is None:
         tokenizer = load_or_train_tokenizer(texts, run.checkpoint)

@@ -8,6 +8,7 @@ from vanilla_transformer.data.data_arguments import (
     check_data_arguments,
     cleaning_rules,
     corpus_specs,
+    named_files,
 )
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import corpus_endings
@@ -23,6 +24,14 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe_in_both_direct
     other = CleaningRules(drop=drop[::-1], score=ScoreRule(**score))
     rules = cleaning_rules(DataArguments(corpora=entries, drop=drop, score=score))
     assert rules == [changed, changed, other]
+
+
+def test_prepared_corpus_is_no_text_of_other_commands():
+    data = DataArguments(train_data="prepared")
+    check_data_arguments(data)
+    assert named_files(data) == []
+    with pytest.raises(UserError, match="must be in files or a dataset here, got `train_data`"):
+        corpus_specs(data)
 
 
 def test_training_text_may_be_one_file_with_both_sides():

@@ -102,27 +102,26 @@ def flip_last_bit(content):
 
 
 @pytest.mark.parametrize(
-    ("damage", "verify", "reason"),
+    ("damage", "verify"),
     [
-        (None, False, "it has 0 bytes of"),
-        (lambda content: content[:-8], False, "bytes of"),
-        (lambda content: bytes(len(content)), False, "is damaged"),
-        (flip_last_bit, True, "or others than these"),
+        (None, False),
+        (lambda content: content[:-8], False),
+        (lambda content: bytes(len(content)), False),
+        (flip_last_bit, True),
     ],
 )
-def test_open_shards_refuses_a_damaged_shard(folder, damage, verify, reason):
+def test_open_shards_refuses_a_damaged_shard(folder, damage, verify):
     manifest = read_manifest(folder)
     path = folder / manifest.shards[1].file
     content = path.read_bytes()
     path.unlink()
     if damage is not None:
         path.write_bytes(damage(content))
-    with pytest.raises(UserError, match=reason) as caught:
+    with pytest.raises(UserError, match=f"but {path} is missing or damaged"):
         open_shards(folder, manifest.shards, verify)
-    assert str(path) in str(caught.value)
 
 
 def test_open_shards_refuses_a_shard_with_other_pairs(folder):
     first = read_manifest(folder).shards[0]
-    with pytest.raises(UserError, match="it has 2 pairs instead of 3"):
+    with pytest.raises(UserError, match="is missing or damaged"):
         open_shards(folder, [first.model_copy(update={"pairs": 3})])

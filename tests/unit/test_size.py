@@ -12,27 +12,38 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2470,
-    "vanilla_transformer/cli": 1568,
+    "vanilla_transformer/cli": 1578,
     "vanilla_transformer/data": 3217,
     "vanilla_transformer/decoding": 7464,
     "vanilla_transformer/evaluation": 1118,
     "vanilla_transformer/extensions": 12429,
-    "vanilla_transformer/publishing": 917,
+    "vanilla_transformer/publishing": 962,
     "vanilla_transformer/text": 1238,
     "vanilla_transformer/training": 3127,
     "vanilla_transformer/files": 952,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 291,
     "vanilla_transformer/user_input": 583,
-    "tests": 44148,
+    "tests": 44188,
 }
+# Lists of statements, and of handlers and cases, which hold statements
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 SLACK = 50  # statements that a number may be too high, so that not every change edits it
 
 
 def count_statements(folder):
     paths = ROOT.glob(folder) if "*" in folder else (ROOT / folder).rglob("*.py")
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
-    return sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree))
+    return sum(count_in(tree) for tree in trees)
+
+
+def count_in(block: ast.AST) -> int:
+    """Count the statements in a block. Expressions, which hold none, are not walked."""
+    count = 0
+    for name in BLOCKS:
+        for node in getattr(block, name, ()):
+            count += isinstance(node, ast.stmt) + count_in(node)
+    return count
 
 
 def test_each_folder_of_the_package_has_a_number():

@@ -107,12 +107,26 @@ def imports(path: Path, by_functions: bool = False) -> set[str]:
     """Return the modules of this package that a file, or its functions, import, as dotted names
     below it.
     """
-    nodes = {*ast.walk(parse(path))}
-    inside = set()
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside |= {*ast.walk(node)}
-    return modules_of(path, inside if by_functions else nodes - inside)
+    outside, inside = import_statements(path)
+    return modules_of(path, inside if by_functions else outside)
+
+
+@cache
+def import_statements(path: Path) -> tuple[list[ast.AST], list[ast.AST]]:
+    """Return the imports of a file outside of its functions and within them."""
+    outside: list[ast.AST] = []
+    inside: list[ast.AST] = []
+    blocks: list[tuple[ast.AST, list[ast.AST]]] = [(parse(path), outside)]
+    while blocks:
+        block, statements = blocks.pop()
+        for node in ast.iter_child_nodes(block):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                statements.append(node)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                blocks.append((node, inside))
+            elif not isinstance(node, ast.expr):
+                blocks.append((node, statements))
+    return outside, inside
 
 
 def module_of(path: Path, node: ast.ImportFrom) -> str:

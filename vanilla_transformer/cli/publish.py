@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,9 @@ from .flags import (
     read_keys,
     refuse_file_names,
 )
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResultEntry
 
 Folder = Annotated[str, ARGUMENT, INPUT]
 
@@ -58,7 +61,8 @@ def render_card_command(arguments: Sequence[str]) -> None:
     if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():
         requirement = "The card must be a new file, or one that this package wrote"
         raise UserFileError(f"{requirement}, but {path} is another. Move or delete it.")
-    render = _card_renderer(folder, options.repo_id, options.facts, options.template)
+    facts = _load_facts(options.facts)
+    render = _card_renderer(folder, options.repo_id, facts, options.template)
     write_text_atomically(path, str(render(folder)))
     print(f"The card is in {path}.")
 
@@ -189,12 +193,18 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
             raise UserError(f"{path} must hold one access token, got {len(keys)} lines.")
         (token,) = keys
     card = None
+    eval_results: list[EvalResultEntry] = []
     if options.facts is not None:
-        card = _card_renderer(folder, repo_id, options.facts)
+        from vanilla_transformer.publishing.eval_results import find_eval_results
+
+        facts = _load_facts(options.facts)
+        card = _card_renderer(folder, repo_id, facts)
+        eval_results = find_eval_results(folder, facts)
     url = push_folder(
         folder,
         repo_id,
         card=card,
+        eval_results=eval_results,
         private=options.private,
         revision=options.revision,
         message=options.message,
@@ -213,17 +223,23 @@ def _print_plan(sizes: Mapping[str, int]) -> None:
         print(f"{size:>{width},} bytes  {name}")
 
 
+def _load_facts(name: str) -> dict[str, Any]:
+    """Read the facts of a file, or of a packaged one."""
+    from vanilla_transformer.publishing.facts import read_facts
+
+    return read_facts(find_facts(name))
+
+
 def _card_renderer(
-    run: str | Path, repo_id: str | None, facts_file: str, template: str | None = None
+    run: str | Path, repo_id: str | None, facts: Mapping[str, Any], template: str | None = None
 ) -> Callable[[Path], Any]:
     """Return a function that renders the card of a folder from the records of the folder `run`."""
     from vanilla_transformer.publishing.card import render_card
-    from vanilla_transformer.publishing.facts import read_facts
     from vanilla_transformer.training.run_arguments import default_values
 
     return partial(
         render_card,
-        facts=read_facts(find_facts(facts_file)),
+        facts=facts,
         template=template or resource_folder("model_card") / "template.md",
         version=vanilla_transformer.__version__,
         run=run,

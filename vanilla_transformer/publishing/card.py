@@ -263,7 +263,10 @@ def _hub_score(row: Mapping[str, Any], facts: Mapping[str, Any], task: str) -> E
     text = row["text"]
     dataset = {"type": re.sub(r"\W+", "-", text.lower()).strip("-"), "split": row["split"]}
     dataset["config"] = f"{facts['source_language']}-{facts['target_language']}"
-    dataset |= facts.get("evaluation_datasets", {}).get(text, {})
+    location = facts.get("evaluation_datasets", {}).get(text, {})
+    for name in ("type", "config", "split"):
+        if name in location:
+            dataset[name] = location[name]
     arguments = {}
     for name, key in _METRIC_ARGUMENTS.items():
         if row[key] != _UNKNOWN:

@@ -3,10 +3,17 @@ card.
 """
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from huggingface_hub.utils import validate_repo_id
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.inputs import read_input
@@ -26,11 +33,13 @@ class TrainingCorpus(_Entry):
 
 
 class ScoredText(_Entry):
-    """Where a text with scores is on the Hub."""
+    """Where a text with scores is on the Hub, and its task of a benchmark with a leaderboard."""
 
     type: str
     split: str
     config: str | None = None
+    task_id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+$")] | None = None
+    metric: str | None = None
 
     @field_validator("type")
     @classmethod
@@ -74,10 +83,15 @@ class Facts(_Entry):
                 "`license_name` must name the license where `license` is other, and only there"
             )
         texts = self.evaluation_datasets.values()
-        locations = {tuple(text.model_dump().values()) for text in texts}
+        locations = {(text.type, text.split, text.config) for text in texts}
         if len(locations) < len(texts):
             raise ValueError(
                 "`evaluation_datasets` must give each text its own split, or the Hub merges them"
+            )
+        if any(text.metric and not text.task_id for text in texts):
+            raise ValueError(
+                "`evaluation_datasets` must give a text with a `metric` a `task_id`, too: the "
+                "metric is the leaderboard's"
             )
         return self
 

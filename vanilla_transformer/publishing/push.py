@@ -6,7 +6,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard
+from huggingface_hub import (
+    CommitOperationAdd,
+    CommitOperationDelete,
+    EvalResultEntry,
+    HfApi,
+    ModelCard,
+)
 
 # HTTPError is the error class of the HTTP client that this release of huggingface_hub is built on.
 from huggingface_hub.errors import (
@@ -21,6 +27,7 @@ from vanilla_transformer.files.hashes import refuse_damage
 from vanilla_transformer.loading.model_names import check_repo_id
 
 from .checks import SENTENCES, CheckResult, check_staged, failed_checks
+from .eval_results import write_eval_results
 from .marian_branch import MARIAN, can_be_marian, write_marian
 from .staging import CARD_NAME, refuse_own_class, stage
 
@@ -30,6 +37,7 @@ def push_folder(
     repo_id: str,
     card: Callable[[Path], ModelCard] | None = None,
     *,
+    eval_results: Sequence[EvalResultEntry] = (),
     private: bool = False,
     revision: str | None = None,
     message: str | None = None,
@@ -47,6 +55,8 @@ def push_folder(
     Args:
         repo_id: `"user/name"`. The repository is created if it does not exist.
         card: Renders the model card of the copy; by default the folder's own card is published.
+        eval_results: Scores for leaderboards, which become files of the copy; see
+            [`find_eval_results`].
         private: Create a private repository; an existing one does not change.
         revision: Branch to push to, created if it does not exist; by default `main`.
         report: Called with the results of the checks before anything is uploaded.
@@ -65,6 +75,7 @@ def push_folder(
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
+        write_eval_results(staged, eval_results)
         results = check_staged(folder, staged, trust_remote_code)
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
@@ -76,8 +87,8 @@ def push_folder(
             marian = write_marian(staged, Path(parent) / MARIAN, repo_id, SENTENCES)
         if plan is not None:
             sizes: dict[str, int] = {}
-            for path in sorted(staged.iterdir()):
-                sizes[path.name] = path.stat().st_size
+            for path in files_within(staged):
+                sizes[path.relative_to(staged).as_posix()] = path.stat().st_size
             if marian is not None:
                 for path in sorted(marian.iterdir()):
                     sizes[f"{MARIAN}/{path.name}"] = path.stat().st_size
@@ -88,6 +99,11 @@ def push_folder(
             # First, because the card of `main` names it.
             _upload(marian, repo_id, private, MARIAN, message, token)
         return _upload(staged, repo_id, private, revision, message, token)
+
+
+def files_within(folder: Path) -> list[Path]:
+    """Return the files of a folder and its folders, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _upload(
@@ -103,10 +119,10 @@ def _upload(
         # would get a mixture of two models.
         obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {".gitattributes"}
         operations: list[CommitOperationAdd | CommitOperationDelete] = []
-        for path in sorted(staged.iterdir()):
-            addition = CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path)
-            operations.append(addition)
-            obsolete.discard(path.name)
+        for path in files_within(staged):
+            name = path.relative_to(staged).as_posix()
+            operations.append(CommitOperationAdd(path_in_repo=name, path_or_fileobj=path))
+            obsolete.discard(name)
         for name in sorted(obsolete):
             operations.append(CommitOperationDelete(path_in_repo=name))
         commit = api.create_commit(repo_id, operations, commit_message=message, revision=revision)

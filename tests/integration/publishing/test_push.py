@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from huggingface_hub import HfApi, constants
+import yaml
+from huggingface_hub import EvalResultEntry, HfApi, constants, parse_eval_result_entries
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.local_hub import (
@@ -21,6 +22,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks, push
 from vanilla_transformer.publishing.push import push_folder
+from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
 from vanilla_transformer.publishing.staging import code_names
 
 ROOT = Path(__file__).parents[3]
@@ -112,7 +114,7 @@ def local_hub(hub, monkeypatch):
 @pytest.fixture
 def hub_without_checks(local_hub, monkeypatch):
     """Point the client of this process to the local Hub, and skip the checks."""
-    monkeypatch.setattr(push, "check_staged", lambda *_: [])
+    monkeypatch.setattr(push, "check_staged", lambda *_: [checks.CheckResult("all", True, "")])
     return local_hub
 
 
@@ -126,6 +128,32 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     assert hub_without_checks.files(NAME).keys() == PUBLISHED | {"LICENSE"}
     assert len(repository.commits) == 5 and repository.at("main").message == "better"
     assert "LICENSE" not in hub_without_checks.files(NAME, old), "an older revision"
+
+
+BENCHMARK = """
+evaluation_datasets:
+  our test set: {type: user/benchmark, split: test, task_id: en-de, metric: chrf}
+"""
+
+
+def test_push_to_hub_gives_leaderboards_their_scores(folder, hub_without_checks, tmp_path, capsys):
+    facts = tmp_path / "facts.yaml"
+    facts.write_text((CARDS / "demo.yaml").read_text() + BENCHMARK)
+    words = ["push-to-hub", str(folder), NAME, "--facts", str(facts)]
+    assert main(words) == 2
+    assert "must have a recorded chrf, but 'our test set' has no scores" in capsys.readouterr().err
+    assert NAME not in hub_without_checks.repositories
+    score = {"score": 61.234, "margin": 1.5, "signature": "chrF2|version:2.6.0"}
+    save_record(folder, EVALUATIONS, "our test set", {"scores": {"chrf": score}})
+    assert main(words) == 0
+    name = ".eval_results/user_benchmark_en-de.yaml"
+    files = hub_without_checks.files(NAME)
+    (entry,) = parse_eval_result_entries(yaml.safe_load(files[name]))
+    benchmark = {"dataset_id": "user/benchmark", "task_id": "en-de"}
+    assert entry == EvalResultEntry(**benchmark, value=61.23, notes="chrF2|version:2.6.0")
+    facts.write_text((CARDS / "demo.yaml").read_text())
+    assert main(words) == 0
+    assert name not in hub_without_checks.files(NAME), "the score of an older model"
 
 
 def test_push_folder_adds_a_marian_model(folder, hub_without_checks, tmp_path):
@@ -227,7 +255,7 @@ def test_push_folder_keeps_the_old_model_if_a_connection_breaks(
 def test_push_folder_without_a_network_says_so(folder, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(push, "check_staged", lambda *_: [])
+    monkeypatch.setattr(push, "check_staged", lambda *_: [checks.CheckResult("all", True, "")])
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(OSError, match="could not be reached"):
         push_folder(folder, NAME, token=TOKEN)

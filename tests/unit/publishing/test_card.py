@@ -244,6 +244,8 @@ WRONG_FACTS = {
     "evaluation_datasets: {a: {type: three/part/name, split: test}}": "Repo id must",
     "evaluation_datasets: {a: {type: user/data, split: test, color: red}}": "color`: Extra inputs are not",
     "evaluation_datasets: {a: {type: a/b, split: c}, d: {type: a/b, split: c}}": "each text its own split",
+    "evaluation_datasets: {a: {type: a/b, split: c, task_id: ../d}}": "task_id`: String should match",
+    "evaluation_datasets: {a: {type: a/b, split: c, metric: chrf}}": "a text with a `metric` a `task_id`",
     "datasets: [three/part/name]": "`datasets`: .*Repo id must .*'three/part/name'",
     "quote_test_text: sometimes": "`quote_test_text`: Input should be a valid boolean",
     "color: red": "`color`: Extra inputs are not permitted",

@@ -17,7 +17,7 @@ from datatrove.executor import SlurmPipelineExecutor
 from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.data_arguments import DataArguments
-from vanilla_transformer.data.prepare_data import load_prepared, load_texts, tokenize
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, open_shards, read_manifest
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer, load_or_train_tokenizer
 from vanilla_transformer.errors import LostProcessError, UserError
@@ -195,7 +195,7 @@ def test_a_mistake_in_a_task_is_one_line(tmp_path, monkeypatch, capfd):
 
 
 def test_training_reads_the_shards(recipe):
-    texts = load_prepared(DataArguments(train_data="one"))
+    texts = load_texts(DataArguments(train_data="one"))
     corpus = tokenize(texts, load_or_train_tokenizer(texts), seed=0)
     assert len(corpus.epoch(0)) == read_manifest("one").pairs
     assert corpus.overlaps["validation"].pairs == 2

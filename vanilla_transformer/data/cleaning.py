@@ -13,6 +13,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
@@ -68,7 +69,7 @@ def _count_by_mask(values: np.ndarray, edges: np.ndarray, kept: np.ndarray) -> d
     """Count kept and dropped values between edges. Those beyond the edges count for the last
     bins.
     """
-    values = np.clip(values, edges[0], edges[-1])
+    edges = np.array([-np.inf, *edges[1:-1], np.inf])
     kept_counts, _ = np.histogram(values[kept], edges)
     dropped_counts, _ = np.histogram(values[~kept], edges)
     return {"kept": kept_counts.tolist(), "dropped": dropped_counts.tolist()}
@@ -236,7 +237,8 @@ def find_broken(
     has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
     if repetitions or misaligned or has_checks:
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
-        features |= dict.fromkeys(repetitions, datasets.Value("binary"))
+        for name in repetitions:
+            features |= dict.fromkeys(_halves(name), datasets.Value("uint64"))
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
             batched=True,
@@ -254,12 +256,10 @@ def find_broken(
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
+            first, second = results.data.select(_halves(name)).columns
             # Pairs that earlier rules drop are no repetitions.
-            rows = np.flatnonzero(broken == _KEPT)
-            hashes = results.data.column(name).take(rows).combine_chunks()
-            duplicates = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows])
-            repeated = duplicates & drops[corpora[rows]]
-            broken[rows[repeated]] = _NAMES.index(name)
+            repeated = find_duplicates(first, second, ranks, broken == _KEPT)
+            broken[repeated & drops[corpora]] = _NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
     for number, name in enumerate(_NAMES):
@@ -307,10 +307,17 @@ def _check_batch(
         name = pair_rules[corpus].find_broken(pair)
         broken.append(_KEPT if name is None else _NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
-    columns: dict[str, list[Any]] = {"rule": broken, "rank": list(map(rank_case, pairs))}
+    columns: dict[str, Any] = {"rule": broken, "rank": list(map(rank_case, pairs))}
     for name in repetitions:
-        columns[name] = [*map(partial(hash_repetition, name), pairs, directions)]
+        hashes = b"".join(map(partial(hash_repetition, name), pairs, directions))
+        numbers = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
+        columns |= dict(zip(_halves(name), numbers.T, strict=True))
     return columns
+
+
+def _halves(rule_name: str) -> list[str]:
+    """Return the names of the columns of a rule's hashes: numbers, which need no offsets."""
+    return [f"{rule_name}_0", f"{rule_name}_1"]
 
 
 _SAMPLE = 300  # pairs of each corpus, evenly spaced
@@ -367,21 +374,33 @@ def _suspect_languages(
         yield f"a {side} in another language than {code} in {{}}. {hint}", others
 
 
-def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) -> np.ndarray:
+# Of the hashes, which are sorted one after another: each takes some 50 bytes for each of its pairs.
+_HASH_RANGES = 16
+
+
+def find_duplicates(
+    first: pa.ChunkedArray, second: pa.ChunkedArray, ranks: np.ndarray, kept: np.ndarray
+) -> np.ndarray:
     """
     Return a mask of shape `(pairs,)` that is True for all but one of equal pairs.
 
     Args:
-        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a
-            set's memory.
+        first, second: The halves of the hashes of all pairs, uint64.
         ranks (of shape `(pairs,)`): Of equal pairs the one with the lowest rank is kept, and of
-        these the earliest.
+            these the earliest.
+        kept (of shape `(pairs,)`): A mask of the pairs to compare.
     """
-    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
-    keys = (second, first) if ranks is None else (ranks, second, first)
-    order = np.lexsort(keys)  # stable: the earliest of equal pairs comes first
-    first, second = first[order], second[order]
-    repeated = (first[1:] == first[:-1]) & (second[1:] == second[:-1])
-    duplicates = np.zeros(len(order), dtype=bool)
-    duplicates[order[1:]] = repeated
+    last = pa.scalar(_HASH_RANGES - 1, pa.uint64())
+    ranges = pc.bit_wise_and(first, last).cast(pa.uint8()).to_numpy()
+    duplicates = np.zeros(len(ranks), dtype=bool)
+    for number in range(_HASH_RANGES):
+        in_range = kept & (ranges == number)
+        rows = np.flatnonzero(in_range)
+        firsts = first.filter(pa.array(in_range)).to_numpy()
+        seconds = second.filter(pa.array(in_range)).to_numpy()
+        # Stable: the earliest of equal pairs comes first.
+        order = np.lexsort((ranks[rows], seconds, firsts))
+        repeated = np.diff(firsts[order]) == 0
+        repeated &= np.diff(seconds[order]) == 0
+        duplicates[rows[order[1:][repeated]]] = True
     return duplicates

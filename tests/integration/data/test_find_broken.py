@@ -1,8 +1,10 @@
 """Cleaning in several processes."""
 
 import datasets
+import pyarrow as pa
 
-from vanilla_transformer.data.cleaning import CleaningReport, find_broken
+from vanilla_transformer.data import cleaning
+from vanilla_transformer.data.cleaning import CleaningReport, find_broken, find_duplicates
 from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
 from vanilla_transformer.data.readers import CorpusSpec
 
@@ -30,3 +32,20 @@ def test_find_broken_reports_alike_for_any_number_of_processes():
     assert results[0] == results[1] == results[2]
     expected = {"other_numbers", "near_duplicates", "other_languages"}
     assert set(results[0][1].dropped) >= expected
+
+
+def test_hashes_of_pairs_have_no_offsets_that_could_overflow(monkeypatch):
+    names = ["duplicates", "repeated_sources"]
+    columns = {"source": ["a", "a"], "target": ["b", "c"], "corpus": [0, 0]}
+    types = []
+
+    def note_types(first, second, *arguments):
+        types.extend([first.type, second.type])
+        return find_duplicates(first, second, *arguments)
+
+    monkeypatch.setattr(cleaning, "find_duplicates", note_types)
+    report = CleaningReport(read=2)
+    texts = datasets.Dataset.from_dict(columns)
+    broken = find_broken(texts, [PairRules(CleaningRules(drop=names))], report)
+    assert types == [pa.uint64()] * 4
+    assert broken.tolist() == [False, True]

@@ -2,10 +2,11 @@
 held-out text.
 """
 
-from hashlib import blake2b
+import tracemalloc
 from itertools import count, repeat
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,24 +91,61 @@ def test_clean_text_names_the_line_of_an_invalid_pair(pair, message):
         clean([("a", "b"), pair], CleaningRules())
 
 
+def mask_of_duplicates(hashes, ranks=None, kept=None):
+    """Find the duplicates of 16-byte hashes, in chunks of three pairs."""
+    numbers = np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 2)
+    halves = []
+    for column in numbers.T.copy():
+        chunks = [column[row : row + 3] for row in range(0, len(column), 3)]
+        halves.append(pa.chunked_array(chunks, pa.uint64()))
+    ranks = np.zeros(len(numbers), np.int8) if ranks is None else np.array(ranks, np.int8)
+    kept = np.ones(len(numbers), bool) if kept is None else np.array(kept, bool)
+    return find_duplicates(*halves, ranks, kept).tolist()
+
+
 def test_find_duplicates_keeps_the_first_copy():
     pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "d"), ("a", "b")]
-    digests = b"".join(hash_pair(SentencePair(*pair)) for pair in pairs)
-    assert find_duplicates(digests).tolist() == [False, False, True, False, True]
+    digests = [hash_pair(SentencePair(*pair)) for pair in pairs]
+    assert mask_of_duplicates(digests) == [False, False, True, False, True]
 
 
 def test_find_duplicates_keeps_the_copy_of_the_lowest_rank():
-    digests = b"".join(hash_pair(SentencePair(text, text)) for text in "abaaab")
-    ranks = np.array([2, 1, 1, 0, 0, 3])
-    assert find_duplicates(digests, ranks).tolist() == [True, False, True, False, True, True]
+    digests = [hash_pair(SentencePair(text, text)) for text in "abaaab"]
+    duplicates = mask_of_duplicates(digests, [2, 1, 1, 0, 0, 3])
+    assert duplicates == [True, False, True, False, True, True]
 
 
-@given(st.lists(st.integers(0, 9), min_size=1))
-def test_find_duplicates_keeps_distinct_pairs(numbers):
-    hashes = [blake2b(bytes([number]), digest_size=16).digest() for number in numbers]
-    copies = find_duplicates(b"".join(hashes))
-    kept = [number for number, copy in zip(numbers, copies, strict=True) if not copy]
-    assert kept == list(dict.fromkeys(numbers))
+_HASHES = st.builds("{:x}{:015}".format, st.integers(0, 15), st.integers(0, 2)).map(str.encode)
+
+
+@given(st.lists(st.tuples(_HASHES, st.integers(0, 2), st.booleans()), min_size=1))
+def test_find_duplicates_matches_a_dictionary(pairs):
+    places = {}
+    for number, (key, rank, is_kept) in enumerate(pairs):
+        if is_kept:
+            places.setdefault(key, []).append((rank, number))
+    firsts = {min(copies)[1] for copies in places.values()}
+    hashes, ranks, kept = zip(*pairs, strict=True)
+    expected = [is_kept and number not in firsts for number, is_kept in enumerate(kept)]
+    assert mask_of_duplicates(hashes, ranks, kept) == expected
+
+
+def test_find_duplicates_takes_at_most_40_bytes_a_pair():
+    pairs = 100_000
+    numbers = np.random.default_rng(0).integers(0, 1 << 64, (2, pairs), dtype=np.uint64)
+    halves = [pa.chunked_array([*np.split(half, 10)]) for half in numbers]
+    ranks, kept = np.zeros(pairs, np.int8), np.ones(pairs, bool)
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        find_duplicates(*halves, ranks, kept)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(usual)
+    assert peak + pool.max_memory() <= 40 * pairs
 
 
 def test_numbers_up_to_100_may_be_words_of_one_side():

@@ -258,7 +258,7 @@ class BpeDropoutCorpus(DerivedCorpus):
         def write(folder: Path) -> None:
             encode_texts(self.texts, encode, file=folder / "encoded.arrow", with_indices=True)
 
-        content = (*self.content, epoch, sha256(pairs.rows).hexdigest())
+        content = (*self.content, epoch, sha256(pairs.rows.data).hexdigest())
         folder = cached_work(self.cache_dir, "dropout", content, write)
         tokens = open_arrow_files(folder)
         if self._folder is not None and self._folder != folder:

@@ -8,6 +8,8 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.texts import Texts
+from vanilla_transformer.data.tokenizer_training import hash_tokenizer
+from vanilla_transformer.files.hashes import hash_json
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .augmented_corpus import AugmentedCorpus, find_augmentations
@@ -29,7 +31,10 @@ def change_corpus(
         encode = partial(encode_sentences, tokenizer)
         corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens, share, draw)
     if data.bpe_dropout:
-        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
+        decisive = [*texts.augmentations.items(), data.source_tags]
+        key = hash_json(training.key, hash_tokenizer(tokenizer), decisive)
+        arguments = (seed, max_tokens, key, texts.cache_dir)
+        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, *arguments)
     return corpus
 
 

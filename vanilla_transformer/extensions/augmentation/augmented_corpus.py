@@ -46,6 +46,7 @@ _LEXICON_FILE = "lexicon.json"
 # Sources, whose scripts are compared with the scripts for which perturbations are meant.
 _SAMPLE = 1_000
 _MANY = 0.1  # of the sample
+_DRAWN_TOGETHER = 10_000  # pairs; all random numbers of an epoch would take much memory
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 
@@ -134,7 +135,10 @@ class AugmentedCorpus(DerivedCorpus):
         """
         shares = np.array(list(self.augment.values()))
         generator = np.random.default_rng((self.seed, epoch, 1))
-        drawn = generator.random((len(pairs), len(shares))) < shares
+        drawn = np.empty((len(pairs), len(shares)), bool)
+        for first in range(0, len(pairs), _DRAWN_TOGETHER):
+            part = drawn[first : first + _DRAWN_TOGETHER]
+            part[:] = generator.random(part.shape) < shares
         indices = np.flatnonzero(drawn.any(axis=1) | (np.arange(len(pairs)) >= sentences))
         drawn_texts = self.texts.select(pairs.rows[indices])
         changed = {}

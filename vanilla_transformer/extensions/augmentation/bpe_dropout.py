@@ -6,21 +6,32 @@ import heapq
 import json
 import math
 import random
+import shutil
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
-from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_texts
+from vanilla_transformer.data.tokenized_corpus import (
+    EncodedPairs,
+    TokenTable,
+    choose_num_proc,
+    encode_texts,
+    open_arrow_files,
+)
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.hashes import cached_work
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 # BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus
 # are frequent ones.
 CACHED_WORDS = 200_000
+_FORMAT = 1  # of the cached epochs; another number invalidates all older entries
 
 Word = tuple[int, ...]
 
@@ -205,6 +216,13 @@ class BpeDropoutCorpus(DerivedCorpus):
     pair's index in it.
 
     A side that dropout would make longer than `max_tokens` is tokenized without it.
+
+    An epoch of many pairs is tokenized by one process and mapped from the cache by all others. The
+    entry of the epoch before is deleted.
+
+    Args:
+        key (`str`): A hash of what decides the texts of an epoch, beside its rows, and of the
+            tokenizer.
     """
 
     def __init__(
@@ -214,11 +232,16 @@ class BpeDropoutCorpus(DerivedCorpus):
         dropout: float,
         seed: int,
         max_tokens: int,
+        key: str,
+        cache_dir: Path,
     ):
         super().__init__(plain)
         self.segmenters = BpeDropout(tokenizer, dropout), BpeDropout(tokenizer, 0.0)
         self.seed = seed
         self.max_tokens = max_tokens
+        self.content = (_FORMAT, key, dropout, seed, max_tokens)
+        self.cache_dir = cache_dir
+        self._folder: Path | None = None
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts.select(pairs.rows)
@@ -229,7 +252,18 @@ class BpeDropoutCorpus(DerivedCorpus):
             epoch=epoch,
             limit=self.max_tokens,
         )
-        tokens = encode_texts(self.texts, encode, with_indices=True)
+        if choose_num_proc(len(pairs)) is None:
+            return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
+
+        def write(folder: Path) -> None:
+            encode_texts(self.texts, encode, file=folder / "encoded.arrow", with_indices=True)
+
+        content = (*self.content, epoch, sha256(pairs.rows.data).hexdigest())
+        folder = cached_work(self.cache_dir, "dropout", content, write)
+        tokens = open_arrow_files(folder)
+        if self._folder is not None and self._folder != folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = folder
         return EncodedPairs(TokenTable(tokens))
 
 

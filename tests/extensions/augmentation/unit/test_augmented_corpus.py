@@ -8,6 +8,7 @@ from tests.tiny_runs import flags
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.extensions.augmentation import augmented_corpus, bpe_dropout
 from vanilla_transformer.training.recipe import parse_recipe
 
 BOTH = '{"inline_terms": 0.3, "placeholders": 0.5}'
@@ -61,6 +62,49 @@ def test_epochs_depend_on_their_number(texts, changes):
     assert len(first) == len(second) == 200
     assert ids(other.epoch(1)) == second  # without having been at the first
     assert ids(one.epoch(0)) == first
+
+
+def test_one_process_segments_an_epoch_of_many_pairs(texts, tmp_path, monkeypatch):
+    options = DROPOUT | {"cache_dir": tmp_path}
+    few = [ids(opened(texts, **options)[0].epoch(number)) for number in (3, 4)]
+    work, encode_texts = [], bpe_dropout.encode_texts
+
+    def note_work(*arguments, **keywords):
+        work.append(arguments)
+        return encode_texts(*arguments, **keywords)
+
+    monkeypatch.setattr(bpe_dropout, "encode_texts", note_work)
+    monkeypatch.setattr(bpe_dropout, "choose_num_proc", lambda rows: 2)
+    processes = [opened(texts, **options)[0] for _ in range(2)]
+    for number, expected in zip((3, 4), few, strict=True):
+        assert [ids(corpus.epoch(number)) for corpus in processes] == [expected, expected]
+        (entry,) = [path for path in tmp_path.glob("dropout-*") if path.is_dir()]
+        assert (entry / "encoded.arrow").is_file()
+    assert len(work) == 2  # one for each epoch
+
+
+# Both augmentations change the same rows, all.
+OTHERS = [{}, {"augment": '{"upper_case": 1}'}, {"augment": '{"title_case": 1}'}]
+OTHERS += [{"bpe_dropout": 0.4}, {"max_tokens": 300}]
+
+
+def test_other_segmented_epochs_are_other_entries(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(bpe_dropout, "choose_num_proc", lambda rows: 2)
+    for changes in OTHERS:
+        options = DROPOUT | {"cache_dir": tmp_path} | changes
+        corpus, _ = opened(texts, **options)
+        assert len(corpus.epoch(0)) == 200
+    entries = [path for path in tmp_path.glob("dropout-*") if path.is_dir()]
+    assert len(entries) == len(OTHERS)
+    assert len(corpus.derive(corpus.plain.epoch(0)[:100], 0)) == 100
+
+
+def test_augmentations_are_drawn_alike_in_parts(texts, monkeypatch):
+    whole, _ = opened(texts)
+    expected = ids(whole.epoch(1))
+    monkeypatch.setattr(augmented_corpus, "_DRAWN_TOGETHER", 7)
+    parts, _ = opened(texts)
+    assert ids(parts.epoch(1)) == expected
 
 
 def test_bpe_dropout_corpus_keeps_the_text(texts):

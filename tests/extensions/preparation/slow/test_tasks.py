@@ -1,4 +1,4 @@
-"""Tasks in processes of their own, on the command line."""
+"""Tasks in other processes, on the command line."""
 
 import random
 import signal

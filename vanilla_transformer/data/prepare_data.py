@@ -4,7 +4,6 @@
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
-import os
 from copy import deepcopy
 from functools import partial
 from itertools import starmap
@@ -15,7 +14,6 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.hashes import hash_json
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
@@ -32,7 +30,6 @@ from .corpus import (
     temperature_weights,
 )
 from .data_arguments import (
-    WINDOW_PAIRS,
     DataArguments,
     augmentations,
     cleaning_rules,
@@ -40,7 +37,6 @@ from .data_arguments import (
     held_out_specs,
     validation_specs,
 )
-from .prepared_corpus import Manifest, open_shards, read_manifest
 from .readers import CorpusSpec, SentencePair, open_corpus, read_rows
 from .stages import ONE_STAGE, Stages
 from .texts import Texts, ValidationSet
@@ -51,10 +47,8 @@ from .tokenized_corpus import (
     encode_texts_cached,
 )
 from .tokenizer_training import hash_tokenizer
-from .windows import PreparedCorpus
 
 REPORT_FILE = "corpus.json"
-_SAMPLED_SHARDS = 16
 
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
@@ -66,8 +60,12 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
     validation, test = load_held_out(data)
-    manifest = _open_manifest(data)
-    shaped_by = data if manifest is None else DataArguments(**manifest.recipe)
+    training: CachedTexts | None = None
+    shaped_by = data
+    if data.train_data is not None:
+        from .windows import open_sample
+
+        training, shaped_by = open_sample(data.train_data, verify=data.verify_data)
     specs = corpus_specs(shaped_by)
     rules = cleaning_rules(shaped_by)
     changes = augmentations(data)
@@ -76,33 +74,16 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     if cache_dir or data.cache_dir:
         folder = Path(cache_dir or data.cache_dir or "")
     scores = [corpus_rules.score for corpus_rules in rules]
-    if manifest is not None:
-        step = -(-len(manifest.shards) // _SAMPLED_SHARDS)
-        sample = open_shards(data.train_data or "", manifest.shards[::step])
-        training = CachedTexts(sample, CleaningReport(), hash_json(manifest.model_dump()))
-    else:
-        training = load_cached_texts(specs, rules, folder)
-    if manifest is None and any(scores):
+    is_prepared = training is not None
+    training = training or load_cached_texts(specs, rules, folder)
+    if any(scores) and not is_prepared:
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
         training = drop_low_scores(training, specs, scores, folder)
     former: list[SentencePair] = []
     for spec in forgetting:
         former += _read_corpus(spec)
-    return Texts(data, specs, rules, changes, training, validation, test, former, folder, manifest)
-
-
-def _open_manifest(data: DataArguments) -> Manifest | None:
-    """Return the manifest of the prepared corpus that a recipe names, whose shards are verified if
-    the recipe says so, or None.
-    """
-    if data.train_data is None:
-        return None
-    manifest = read_manifest(data.train_data)
-    if data.verify_data and os.environ.get("RANK", "0") == "0":  # for all processes
-        for shard in manifest.shards:
-            open_shards(data.train_data, [shard], verify=True)
-    return manifest
+    return Texts(data, specs, rules, changes, training, validation, test, former, folder)
 
 
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
@@ -134,8 +115,10 @@ def tokenize(
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
     """
     data = texts.data
-    if texts.prepared is not None:
-        return _open_prepared(texts, tokenizer, seed)
+    if data.train_data is not None:
+        from .windows import open_prepared
+
+        return open_prepared(data.train_data, tokenizer, seed, data.window_shards)
     encode = partial(encode_sentences, tokenizer)
     languages = find_languages(tokenizer)
     tokens: list[DirectionTokens] = []
@@ -170,19 +153,6 @@ def tokenize(
 
         corpus = TaggedCorpus(corpus, tokens, languages.replaced)
     return corpus
-
-
-def _open_prepared(texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int) -> Corpus:
-    data, manifest = texts.data, texts.prepared
-    assert data.train_data is not None and manifest is not None
-    if hash_tokenizer(tokenizer) != manifest.tokenizer:
-        raise UserError(
-            f"The tokenizer of the model must be the one of `train_data` {data.train_data}, got "
-            "another one. With `init_from`, set `init_vocabulary` to replace, or run `prepare` "
-            "with the model's folder as its `tokenizer`."
-        )
-    shards = round(WINDOW_PAIRS * len(manifest.shards) / manifest.pairs)
-    return PreparedCorpus(data.train_data, manifest, seed, data.window_shards or max(1, shards))
 
 
 def _build_corpus(

@@ -37,7 +37,8 @@ class Texts:
     Attributes:
         specs, rules: The corpora of the training text, and how each is cleaned.
         augmentations: The shares of training pairs that get each change.
-        training: The training text, cleaned by the rules that need no tokens.
+        training: The training text, cleaned by the rules that need no tokens. Of a prepared corpus,
+            a sample.
         validation_sets: Held-out pairs by their direction, maybe none.
         test: Held-out pairs, maybe none.
         forgetting: Pairs of the former domain of a model that is fine-tuned, maybe none.

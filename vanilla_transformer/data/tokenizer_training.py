@@ -27,7 +27,6 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
 )
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS
-from .prepared_corpus import TOKENIZER
 from .texts import Texts
 
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
@@ -50,6 +49,8 @@ def load_or_train_tokenizer(
     """
     name = name or texts.data.tokenizer
     if name is None and texts.data.train_data is not None:
+        from .prepared_corpus import TOKENIZER
+
         name = Path(texts.data.train_data) / TOKENIZER
     tokenizer = _load(_train_cached(texts) if name is None else name)
     add_recipe_tokens(tokenizer, texts)
@@ -65,7 +66,7 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another
     rule. The one of a prepared corpus has all of them.
     """
-    if texts.prepared is not None:
+    if texts.data.train_data is not None:
         return
     add_augmentation_tokens(tokenizer, texts.augmentations)
     known = tokenizer.get_added_vocab()

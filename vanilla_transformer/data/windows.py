@@ -2,23 +2,30 @@
 time.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.files.hashes import hash_json
 from vanilla_transformer.files.json_files import read_json
 
+from .cached_texts import CachedTexts
 from .cleaning import CleaningReport
 from .corpus import Corpus, Overlap, Window
-from .prepared_corpus import REPORT_FILE, Manifest, open_shards
+from .data_arguments import WINDOW_PAIRS, DataArguments
+from .prepared_corpus import REPORT_FILE, Manifest, open_shards, read_manifest
 from .tokenized_corpus import EncodedPairs, TokenTable
+from .tokenizer_training import hash_tokenizer
 
 # Unlike the first number of a run's other seeds, so that the order of shards and the batches of a
 # window are drawn apart.
 _SHARD_ORDER = 0x5AD5
+_SAMPLED_SHARDS = 16
 
 
 class PreparedCorpus(Corpus):
@@ -96,6 +103,38 @@ class PreparedCorpus(Corpus):
                 f"one of {fewest} pairs. Raise `window_shards`, or run `prepare` with larger "
                 "shards."
             )
+
+
+def open_sample(folder: str, verify: bool) -> tuple[CachedTexts, DataArguments]:
+    """Return the text of some shards of a prepared corpus, for the scripts of its sources, and the
+    recipe that shaped the corpus.
+
+    Args:
+        verify: Whether to compare the hashes of all shards first, in one process of a run.
+    """
+    manifest = read_manifest(folder)
+    if verify and os.environ.get("RANK", "0") == "0":
+        for shard in manifest.shards:
+            open_shards(folder, [shard], verify=True)
+    step = -(-len(manifest.shards) // _SAMPLED_SHARDS)
+    sample = open_shards(folder, manifest.shards[::step])
+    texts = CachedTexts(sample, CleaningReport(), hash_json(manifest.model_dump()))
+    return texts, DataArguments(**manifest.recipe)
+
+
+def open_prepared(
+    folder: str, tokenizer: PreTrainedTokenizerBase, seed: int, window_shards: int | None
+) -> PreparedCorpus:
+    """Open a prepared corpus of a tokenizer, in windows of `window_shards` or `WINDOW_PAIRS`."""
+    manifest = read_manifest(folder)
+    if hash_tokenizer(tokenizer) != manifest.tokenizer:
+        raise UserError(
+            f"The tokenizer of the model must be the one of `train_data` {folder}, got another "
+            "one. With `init_from`, set `init_vocabulary` to replace, or run `prepare` with the "
+            "model's folder as its `tokenizer`."
+        )
+    shards = max(1, round(WINDOW_PAIRS * len(manifest.shards) / manifest.pairs))
+    return PreparedCorpus(folder, manifest, seed, window_shards or shards)
 
 
 def read_report(path: Path) -> tuple[CleaningReport, dict[str, Overlap]]:

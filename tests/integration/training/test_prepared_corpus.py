@@ -73,8 +73,8 @@ def test_train_killed_in_the_third_window_resumes(prepared, tmp_path, monkeypatc
     recipe = recipe_of(prepared, tmp_path / "killed", **changes)
     kill_at_step(recipe, monkeypatch, 6)
     checkpoint = list_checkpoints(tmp_path / "killed")[-1]
-    place = training_state(checkpoint)["progress"]["batch_sampler"]
-    assert (place["epoch"], place["window"]) == (0, 2)
+    position = training_state(checkpoint)["progress"]["batch_sampler"]
+    assert (position["epoch"], position["window"]) == (0, 2)
     resumed = train(recipe, evaluate=no_scores)
     assert_same_run(straight, resumed)
     assert [entry["step"] for entry in entries(resumed) if "loss" in entry][-1] == 9

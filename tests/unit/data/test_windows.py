@@ -13,6 +13,8 @@ from tests.prepared_corpora import write_prepared_lengths
 from tests.sweeps import examples
 from vanilla_transformer.data import windows
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
+from vanilla_transformer.data.batches import plan_batches
+from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
 from vanilla_transformer.data.prepared_corpus import REPORT_FILE, read_manifest
 from vanilla_transformer.data.windows import PreparedCorpus
 from vanilla_transformer.errors import UserError
@@ -40,12 +42,12 @@ def sampler(folder):
 
 
 def take(order, count):
-    """Return the place and the pairs of the batches of some steps."""
+    """Return the position and the pairs of the batches of some steps."""
     steps = []
     for _ in range(count):
         order.enter_next_epoch()
-        place = order.position.epoch, order.position.window
-        steps.append((place, [batch.pairs.tolist() for batch in order.take_step()]))
+        position = order.position.epoch, order.position.window
+        steps.append((position, [batch.pairs.tolist() for batch in order.take_step()]))
     return steps
 
 
@@ -90,10 +92,10 @@ def test_windows_have_each_pair_once_per_epoch(sampler, packing, window_shards):
     for epoch in range(3):
         steps = take_epoch(order)
         assert pairs_of(steps) == list(range(len(LENGTHS)))
-        places = [place for place, _ in steps]
-        assert places == sorted(places)
-        assert {window for _, window in places} == set(range(-(-SHARDS // window_shards)))
-        assert {number for number, _ in places} == {epoch}
+        positions = [position for position, _ in steps]
+        assert positions == sorted(positions)
+        assert {window for _, window in positions} == set(range(-(-SHARDS // window_shards)))
+        assert {number for number, _ in positions} == {epoch}
         assert order.packed_shape == shape
         epochs.append([batches for _, batches in steps])
     assert epochs[0] != epochs[1] != epochs[2]
@@ -129,8 +131,8 @@ def test_windows_give_processes_the_batches_of_one(sampler, packing):
     for replicas in (2, 4):
         options |= {"num_replicas": replicas, "accumulation": 4 // replicas}
         ranks = [take(sampler(2, rank=rank, **options), 30) for rank in range(replicas)]
-        for (place, batches), *shares in zip(alone, *ranks, strict=True):
-            assert {place} == {other for other, _ in shares}
+        for (position, batches), *shares in zip(alone, *ranks, strict=True):
+            assert {position} == {other for other, _ in shares}
             together = chain.from_iterable(batches for _, batches in shares)
             assert sorted(together) == sorted(batches)
 
@@ -220,3 +222,31 @@ def test_prepared_corpus_refuses_another_report(folder, tmp_path, content):
     (tmp_path / REPORT_FILE).write_text(content)
     with pytest.raises(UserError, match="must be the report of a prepared corpus"):
         PreparedCorpus(tmp_path, read_manifest(folder), 0, 1)
+
+
+def plan_packed(lengths, window):
+    shape = packed_shape(lengths, lengths, 40)
+    return plan_packed_batches(lengths, lengths, shape, 3, 1, 2, window)
+
+
+def plan_padded(lengths, window):
+    return plan_batches(lengths, lengths, 40, 3, 1, 2, 1, window)
+
+
+@pytest.mark.parametrize("plan", [plan_padded, plan_packed])
+def test_plans_of_windows_have_other_seeds(plan):
+    first, again, second = (plan(LENGTHS, window).pairs.tolist() for window in (0, 0, 1))
+    assert first == again != second
+    assert sorted(first) == sorted(second)
+
+
+def test_packed_batches_have_the_shape_of_the_whole_corpus_in_each_window(tmp_path):
+    lengths = [300, *[5] * 59]
+    manifest = write_prepared_lengths(tmp_path, lengths, 3)
+    corpus = PreparedCorpus(tmp_path, manifest, 0, window_shards=1)
+    order = TokenBudgetBatchSampler(corpus, 1000, packing=True)
+    shapes = set()
+    while order.epoch == 0:
+        shapes.add(order.take_step()[0].shape)
+        order.enter_next_epoch()
+    assert shapes == {packed_shape(lengths, lengths, 1000)}

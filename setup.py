@@ -29,6 +29,7 @@ SERVE = [
 CLEANING = [*BABEL, "py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 RAY = ["ray>=2.40"]
+PREPARE = ["datatrove>=0.10"]
 DOCUMENTS = [
     "lxml>=5.3",
     "markdown-it-py>=4",
@@ -48,6 +49,7 @@ OPTIONAL = [
     *DOCUMENTS,
     *CLEANING,
     *CORPORA,
+    *PREPARE,
 ]
 TESTS = [
     "pytest>=8",
@@ -136,6 +138,7 @@ setup(
         "serve": SERVE,
         "documents": DOCUMENTS,
         "ray": RAY,
+        "prepare": PREPARE,
         "cleaning": CLEANING,
         "corpora": CORPORA,
         "docs": DOCS,

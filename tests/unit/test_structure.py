@@ -81,6 +81,7 @@ USES = {
     "extensions.cleaning.low_scores": {"quality"},
     "extensions.conversion.shortlist": {"alignments"},
     "extensions.distillation.teacher": {"quality"},
+    "extensions.preparation.preparation": {"scale_out"},
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},

@@ -30,7 +30,7 @@ from .readers import (
 from .tokenized_corpus import open_arrow_files
 
 _FORMAT = 3  # of the cached text; another number invalidates all older entries
-_SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
+SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
 _REPORT_FILE = "report.json"
 
 
@@ -80,27 +80,43 @@ def cache_texts(
     does not hold them.
     """
     folder = cached_work(cache_dir, "texts", content, write)
-    text = (folder / _REPORT_FILE).read_text(encoding="utf-8")
-    report = CleaningReport.from_dict(json.loads(text))
-    return CachedTexts(open_arrow_files(folder), report, hash_json(*content))
+    return CachedTexts(open_arrow_files(folder), read_report(folder), hash_json(*content))
 
 
 def write_texts(
     folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport
 ) -> None:
     """Write the rows of texts where `kept` is True, and their report, for [`cache_texts`]."""
-    with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
+    with pa.ipc.new_stream(str(folder / "texts.arrow"), SCHEMA) as file:
         first = 0
         for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
             mask = pa.array(kept[first : first + len(table)])
-            file.write_table(table.filter(mask).cast(_SCHEMA))
+            file.write_table(table.filter(mask).cast(SCHEMA))
             first += len(table)
-    _write_report(folder, report)
+    write_report(folder, report)
 
 
-def _write_report(folder: Path, report: CleaningReport) -> None:
+def write_report(folder: Path, report: CleaningReport) -> None:
+    """Write a report beside its text, for [`read_report`]."""
     text = json.dumps(report.to_dict())
     (folder / _REPORT_FILE).write_text(text, encoding="utf-8")
+
+
+def read_report(folder: Path) -> CleaningReport:
+    """Read the report beside a text."""
+    text = (folder / _REPORT_FILE).read_text(encoding="utf-8")
+    return CleaningReport.from_dict(json.loads(text))
+
+
+def write_pairs(
+    file: pa.ipc.RecordBatchStreamWriter, pairs: Iterator[SentencePair], corpus: int
+) -> None:
+    """Write pairs of a corpus, with one batch of text in memory at a time."""
+    while batch := list(islice(pairs, ROWS_PER_BATCH)):
+        sources, targets = zip(*batch, strict=True)
+        numbers = np.full(len(batch), corpus, dtype=np.int32)
+        columns = [*map(pa.array, (sources, targets, numbers))]
+        file.write_batch(pa.record_batch(columns, schema=SCHEMA))
 
 
 def _write_texts(
@@ -110,16 +126,12 @@ def _write_texts(
     text on disk.
     """
     report, path = CleaningReport(), folder / "texts.arrow"
-    with pa.ipc.new_stream(str(path), _SCHEMA) as file:
+    with pa.ipc.new_stream(str(path), SCHEMA) as file:
         for number, (corpus, corpus_rules) in enumerate(zip(corpora, rules, strict=True)):
             title = f"Reading {corpus.spec.name}"
             rows = tqdm(read_rows(corpus), title, unit=" pairs", delay=1, disable=None)
             pairs = clean_text(corpus.spec, rows, corpus_rules, report)
-            while batch := list(islice(pairs, ROWS_PER_BATCH)):
-                sources, targets = zip(*batch, strict=True)
-                numbers = np.full(len(batch), number, dtype=np.int32)
-                columns = [*map(pa.array, (sources, targets, numbers))]
-                file.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+            write_pairs(file, pairs, number)
     report.check_kept()
     texts = open_arrow_files(folder)
     specs = [corpus.spec for corpus in corpora]
@@ -137,4 +149,4 @@ def _write_texts(
         write_texts(folder, texts, ~broken, report)
         path.unlink()
     else:
-        _write_report(folder, report)
+        write_report(folder, report)

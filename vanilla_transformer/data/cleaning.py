@@ -6,9 +6,10 @@ The result is the same for any number of processes.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from operator import add
 from typing import Any
 
 import datasets
@@ -111,6 +112,19 @@ class CleaningReport:
         """Count rows of texts that a rule dropped."""
         self.add(rule_name, pairs_of(texts, rows[:EXAMPLES]), len(rows))
 
+    def extend(self, other: "CleaningReport") -> None:
+        """Add the report of another part of the text, which follows this one."""
+        self.read += other.read
+        self.warnings += other.warnings
+        for name, count in other.dropped.items():
+            self.dropped[name] = self.dropped.get(name, 0) + count
+            examples = self.examples.setdefault(name, [])
+            examples += other.examples[name][: EXAMPLES - len(examples)]
+        for side, counts in other.histograms.items():
+            totals = self.histograms.setdefault(side, {})
+            for kind, values in counts.items():
+                totals[kind] = [*map(add, totals.get(kind, [0] * len(values)), values)]
+
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
         for warning in warnings:
@@ -209,8 +223,8 @@ def clean_text(
         report.add(rule_name, [pair])
 
 
-_NAMES = list(RULES)
-_KEPT = -1
+RULE_NAMES = list(RULES)
+KEPT = -1  # instead of the number of a rule that drops a pair
 
 
 def find_broken(
@@ -232,42 +246,61 @@ def find_broken(
     for corpus_rules in pair_rules:
         wanted.update(corpus_rules.rules.drop)
     repetitions = [name for name in REPETITIONS if name in wanted]
-    broken = np.full(len(texts), _KEPT, np.int8)
+    broken = np.full(len(texts), KEPT, np.int8)
     misaligned = "misaligned" in wanted
     has_checks = any(corpus_rules.checks for corpus_rules in pair_rules)
     if repetitions or misaligned or has_checks:
-        features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
-        for name in repetitions:
-            features |= dict.fromkeys(_halves(name), datasets.Value("uint64"))
-        results = texts.map(
-            partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
-            batched=True,
-            remove_columns=texts.column_names,
-            features=datasets.Features(features),
-            num_proc=choose_num_proc(len(texts), num_proc),
-            writer_batch_size=ROWS_PER_BATCH,
-            keep_in_memory=True,
-            load_from_cache_file=False,
-            new_fingerprint="cleaning",  # without it `datasets` would hash the function
-            desc="Cleaning",
-        )
+        results = check_texts(texts, pair_rules, repetitions, num_proc)
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([name in corpus_rules.rules.drop for corpus_rules in pair_rules])
-            first, second = results.data.select(_halves(name)).columns
+            first, second = results.data.select(hash_columns(name)).columns
             # Pairs that earlier rules drop are no repetitions.
-            repeated = find_duplicates(first, second, ranks, broken == _KEPT)
-            broken[repeated & drops[corpora]] = _NAMES.index(name)
+            repeated = find_duplicates(first, second, ranks, broken == KEPT)
+            broken[repeated & drops[corpora]] = RULE_NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
-    for number, name in enumerate(_NAMES):
+    count_broken(texts, broken, report)
+    return broken != KEPT
+
+
+def check_texts(
+    texts: datasets.Dataset,
+    pair_rules: Sequence[PairRules] | Mapping[int, PairRules],
+    repetitions: Sequence[str],
+    num_proc: int | None = None,
+) -> datasets.Dataset:
+    """Return of each pair the number of the rule that it breaks, its rank, and its hashes by some
+    rules on repetitions, in columns of [`hash_columns`].
+    """
+    features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
+    for name in repetitions:
+        features |= dict.fromkeys(hash_columns(name), datasets.Value("uint64"))
+    return texts.map(
+        partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
+        batched=True,
+        remove_columns=texts.column_names,
+        features=datasets.Features(features),
+        num_proc=choose_num_proc(len(texts), num_proc),
+        writer_batch_size=ROWS_PER_BATCH,
+        keep_in_memory=True,
+        load_from_cache_file=False,
+        new_fingerprint="cleaning",  # without it `datasets` would hash the function
+        desc="Cleaning",
+    )
+
+
+def count_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
+    """Count the dropped pairs by the number of the rule that each breaks, and the lengths of all
+    pairs.
+    """
+    for number, name in enumerate(RULE_NAMES):
         rows = np.flatnonzero(broken == number)
         if len(rows):
             report.add_rows(name, texts, rows)
-    report.histograms = count_lengths(texts, broken == _KEPT)
-    return broken != _KEPT
+    report.histograms = count_lengths(texts, broken == KEPT)
 
 
 def _find_misaligned(
@@ -288,34 +321,36 @@ def _find_misaligned(
         if "misaligned" in corpus_rules.rules.drop:
             numbers_of.setdefault(corpus_rules.direction, []).append(number)
     for numbers in numbers_of.values():
-        rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
+        rows = np.flatnonzero((broken == KEPT) & np.isin(corpora, numbers))
         if len(rows) < LEAST_PAIRS:
             notice = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
             report.warn([f"{notice} of one direction, got {len(rows):,}."])
             continue
         processes = choose_num_proc(len(rows), num_proc)
         misaligned = find_misaligned(texts.select(rows), processes)
-        broken[rows[misaligned]] = _NAMES.index("misaligned")
+        broken[rows[misaligned]] = RULE_NAMES.index("misaligned")
 
 
 def _check_batch(
-    batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
+    batch: dict[str, list[Any]],
+    pair_rules: Sequence[PairRules] | Mapping[int, PairRules],
+    repetitions: Sequence[str],
 ) -> dict[str, list[Any]]:
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
     broken = []
     for pair, corpus in zip(pairs, batch["corpus"], strict=True):
         name = pair_rules[corpus].find_broken(pair)
-        broken.append(_KEPT if name is None else _NAMES.index(name))
+        broken.append(KEPT if name is None else RULE_NAMES.index(name))
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
     columns: dict[str, Any] = {"rule": broken, "rank": list(map(rank_case, pairs))}
     for name in repetitions:
         hashes = b"".join(map(partial(hash_repetition, name), pairs, directions))
         numbers = np.frombuffer(hashes, np.uint64).reshape(-1, 2)
-        columns |= dict(zip(_halves(name), numbers.T, strict=True))
+        columns |= dict(zip(hash_columns(name), numbers.T, strict=True))
     return columns
 
 
-def _halves(rule_name: str) -> list[str]:
+def hash_columns(rule_name: str) -> list[str]:
     """Return the names of the columns of a rule's hashes: numbers, which need no offsets."""
     return [f"{rule_name}_0", f"{rule_name}_1"]
 

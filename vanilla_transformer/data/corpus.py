@@ -338,9 +338,21 @@ def drop_by_length(
     rules: Sequence[CleaningRules],
     report: CleaningReport,
 ) -> EncodedPairs:
+    """Drop pairs as [`find_fitting`] says, and refuse rules that drop every pair."""
+    kept = find_fitting(pairs, texts, rules, report)
+    report.check_kept()
+    return pairs if kept.all() else pairs.select(kept)
+
+
+def find_fitting(
+    pairs: EncodedPairs,
+    texts: datasets.Dataset,
+    rules: Sequence[CleaningRules],
+    report: CleaningReport,
+) -> np.ndarray:
     """
-    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in
-    `report`.
+    Return a mask of shape `(pairs,)` that is False for pairs that break the rules of their corpus
+    on lengths in tokens, and count them in `report`.
 
     `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of
     both.
@@ -355,5 +367,4 @@ def drop_by_length(
             broken = kept & (longest > most * unit)
             report.add_rows(name, texts, pairs.rows[broken])
             kept &= ~broken
-    report.check_kept()
-    return pairs if kept.all() else pairs.select(kept)
+    return kept

@@ -23,6 +23,7 @@ Normalization = Literal["nfc", "nfkc", "none"]
 TOKENIZER_MODELS, NORMALIZATIONS = get_args(TokenizerModel), get_args(Normalization)
 Vocabulary = Annotated[int, Field(ge=1, le=10**7)]
 _Tokens = Annotated[int, Field(ge=1, le=10**7)]  # of a batch
+_Sentences = Annotated[int, Field(ge=1, le=10**9)]
 NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `language_tags`
 WINDOW_PAIRS = 2_000_000  # planned together, if a recipe does not say more
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
@@ -177,6 +178,11 @@ class DataArguments(Schema, frozen=True):
         f"inline_terms: 0.05}}, of {', '.join(AUGMENTATIONS)}. Not in the paper.",
     )
     vocab_size: Vocabulary = fixed(37000, "Entries of the joint vocabulary (section 5.1).")
+    vocabulary_sentences: _Sentences = fixed(
+        10_000_000,
+        "Sentences of both sides on which a vocabulary is trained at most: if the text has more, "
+        "those with the lowest hashes.",
+    )
     tokens_per_step: _Tokens | None = fixed(
         None,
         "Instead of --max_tokens: padded tokens on either side of a step, divided among all "

@@ -175,7 +175,9 @@ def _train_cached(texts: Texts) -> Path:
     def write(folder: Path) -> None:
         train_tokenizer(texts.sentences(), **options).save_pretrained(folder)
 
-    content = (_FORMAT, versions, texts.training.key, options)
+    content: list[Any] = [_FORMAT, versions, texts.training.key, options]
+    if texts.is_sampled:
+        content.append(data.vocabulary_sentences)
     return cached_work(texts.cache_dir, "tokenizer", content, write)
 
 

@@ -101,6 +101,12 @@ EXTENSIONS: Mapping[str, Extension] = {
             }
         },
     ),
+    "preparation": Extension(
+        "A corpus of any size is cleaned and tokenized in shards, by several processes or on a "
+        "cluster.",
+        "scale_out.md",
+        {"data": {"prepare": "clean and tokenize a corpus of any size in shards"}},
+    ),
     "quality": Extension(
         "COMET scores translations, confidence is calibrated, a stress table shows what weakens a "
         "model, and text is examined before training.",

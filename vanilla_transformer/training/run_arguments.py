@@ -395,7 +395,7 @@ CHANGEABLE = {
 # where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys about a tokenizer that is trained on the corpus.
-OF_NEW_TOKENIZERS = ("vocab_size", "tokenizer_model", "normalization")
+OF_NEW_TOKENIZERS = ("vocab_size", "tokenizer_model", "normalization", "vocabulary_sentences")
 # Keys that are derived where a recipe does not give them.
 DERIVED = tuple(item.name for item in fields(Schedule))
 PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps it

@@ -65,6 +65,10 @@ MIDDLE = {
     "train-tokenizer": (["a.en", *OUTPUT, "--vocab_size", "280"], TOKENIZER),
     "write-alignments": (TEXT, f"{ALIGNMENTS}.word_alignments.align_lexically"),
     "clean-corpus": (TRAINING[:8], f"{PACKAGE}.data.prepare_data.load_cached_texts"),
+    "prepare": (
+        [*TRAINING[:4], "--output", "out"],
+        f"{PACKAGE}.extensions.preparation.preparation.open_corpus",
+    ),
     "back-translate": (["model", "--input", "a.de", "--output", "out.tsv"], ENCODER),
     "check-language": (["a.en", "a.de"], REPORT),
     "export-memory": (["log", "--output", "out.tmx"], SUGGESTIONS),

@@ -133,7 +133,7 @@ DIFFER = {
 # Commands that translate no text: they read both sides, compare token ids or write other files.
 NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head"}
 NONE |= {"render-card", "push-to-hub", "download-data", "write-corpus", "train-tokenizer"}
-NONE |= {"write-alignments", "clean-corpus", "check-language"}
+NONE |= {"write-alignments", "clean-corpus", "check-language", "prepare"}
 NONE |= {"convert", "compile", "compare-runs", "export-memory"}
 
 

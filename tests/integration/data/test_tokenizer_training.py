@@ -68,6 +68,8 @@ def test_load_or_train_tokenizer_caches_by_text_and_options(
     assert prepare(recipe())[1]
     assert not prepare(recipe(max_tokens=7, max_length=5))[1]
     assert prepare(recipe(vocab_size=270))[1]
+    assert not prepare(recipe(vocabulary_sentences=9000))[1]
+    assert prepare(recipe(vocabulary_sentences=9))[1]
     assert prepare(recipe(tokenizer_model="wordpiece"))[1]
     assert prepare(recipe(), cache_dir=tmp_path / "other")[1]
     text = (corpus / "train.a").read_text()

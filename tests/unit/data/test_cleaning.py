@@ -186,6 +186,25 @@ def test_cleaning_report_keeps_three_examples():
     assert report.to_dict()["kept"] == 0
 
 
+def test_cleaning_reports_of_parts_make_one():
+    pairs = [SentencePair(str(number), "a") for number in range(6)]
+    whole, sides = CleaningReport(read=9, warnings=["a", "b"]), ("source", "target")
+    whole.add("empty", pairs, 7)
+    whole.add("identical", pairs[:1])
+    whole.histograms = {side: {"kept": [2, 4], "dropped": [1, 3]} for side in sides}
+    first, second = CleaningReport(read=4, warnings=["a"]), CleaningReport(read=5, warnings=["b"])
+    first.add("empty", pairs[:2], 4)
+    second.add("empty", pairs[2:], 3)
+    second.add("identical", pairs[:1])
+    second.histograms = {side: {"kept": [2, 1], "dropped": [1, 0]} for side in sides}
+    third = CleaningReport()
+    third.histograms = {side: {"kept": [0, 3], "dropped": [0, 3]} for side in sides}
+    total = CleaningReport()
+    for part in (first, second, third):
+        total.extend(part)
+    assert total == whole
+
+
 def test_cleaning_report_describes_every_rule():
     assert {*vars(CleaningRules())} - {"drop"} | {*DROPPED} == {*RULES}
     assert CleaningRules(drop=[*DROPPED][::-1]).drop == (*DROPPED,)

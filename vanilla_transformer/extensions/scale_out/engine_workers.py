@@ -70,7 +70,7 @@ class WorkerPipeline(TranslationPipeline):
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         with starting_processes():  # the tracker of its semaphores
-            self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, threads))
+            self._executor = ProcessPoolExecutor(workers, context, start_worker, (reader, threads))
         frozen: list[tuple[str, Any]] = []
         for key, value in loading.items():
             frozen.append((key, tuple(value) if isinstance(value, list) else value))
@@ -137,7 +137,9 @@ def _split(order: list[int], workers: int) -> Iterator[list[int]]:
         start += size
 
 
-def _start_worker(lifeline: Connection, threads: int) -> None:
+def start_worker(lifeline: Connection, threads: int) -> None:
+    """Begin a process that computes in so many threads, and ends with its parent."""
+
     def end_with_parent() -> None:
         lifeline.poll(None)  # until the parent closes its end of the pipe, or dies
         os._exit(1)

@@ -317,7 +317,7 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
 def test_trainer_needs_a_part_of_the_package_and_no_engine():
     """Augmentation and other capabilities are imported when a recipe asks for them."""
     files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
-    assert len(files) <= 79
+    assert len(files) <= 80
     assert not [path for path in files if "decoding" in path.parts]
     folder = PACKAGE / "evaluation"
     scoring, _ = needed_by([folder / "scores.py", folder / "pair_scores.py"])

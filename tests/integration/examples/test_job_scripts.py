@@ -136,7 +136,7 @@ JOB = fields(
 )
 REPLICATED = fields(name=TEXT, replicas=NUMBER, template=fields(spec=JOB))
 # The fields that the examples use, as config/components/crd of kubernetes-sigs/jobset (v1alpha2)
-# and sky/utils/schemas.py of skypilot-org/skypilot declare them. Both files validate there, too.
+# and sky/utils/schemas.py of skypilot-org/skypilot declare them.
 SCHEMAS = {
     "kubernetes": fields(
         apiVersion={"const": "jobset.x-k8s.io/v1alpha2"},

@@ -72,6 +72,7 @@ from vanilla_transformer.data.tokenized_corpus import (
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer, load_or_train_tokenizer
 from vanilla_transformer.files.atomic import atomic_folder, write_text_atomically
 from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.files.temporary import sync
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import find_languages
 
@@ -319,7 +320,9 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
     report.check_kept()
     content = {"cleaning": report.to_dict(), "overlap": overlaps}
     write_text_atomically(output / REPORT_FILE, json.dumps(content, indent=2) + "\n")
-    shutil.copytree(preparation.parts("vocabulary")[0], output / TOKENIZER, dirs_exist_ok=True)
+    with atomic_folder(output / TOKENIZER, replace=True) as aside:
+        shutil.copytree(preparation.parts("vocabulary")[0], aside, dirs_exist_ok=True)
+    sync(output / SHARDS)  # or a power loss would leave a manifest of moved shards
     manifest = Manifest(
         pairs=sum(entry.pairs for entry in entries),
         tokenizer=hash_tokenizer(AutoTokenizer.from_pretrained(output / TOKENIZER)),

@@ -44,7 +44,6 @@ LINES = {
     "distill": (f"{DISTILL} --output_dir OUT", "OUT/model.safetensors"),
     "translate": (f"{TRANSLATE} --output OUT", "OUT"),
     "evaluate": (f"model {PAIRS} --compare_with {{validation.a}} --output_file OUT", "OUT"),
-    "compare-models": (f"model model {PAIRS} --max_time_ratio 100 --json OUT", None),
     "score": (f"model {PAIRS} --output OUT", "OUT"),
     "evaluate-alignments": (f"{TRAINED} {LINKS}", None),
     "choose-alignment-head": (f"model {TRAINED} --alignments {{train.align}}", None),
@@ -57,6 +56,7 @@ LINES = {
         "OUT/tokenizer.json",
     ),
     "write-alignments": (f"{TRAINED} --output OUT", "OUT"),
+    "prepare": (f"{TEXT} --vocab_size 270 --output OUT", "OUT/shards/00000.arrow"),
     "clean-corpus": (f"{TEXT} --drop empty --output_dir OUT", "OUT/train.target"),
     "back-translate": (BACK, "OUT.tsv"),
     "check-language": ("{train.a} {train.b}", None),
@@ -65,7 +65,7 @@ LINES = {
 # `compile` reads text to measure, and `evaluate-directions` files whose names begin with --text.
 OTHERS = {"average-checkpoints", "demo", "push-to-hub", "create-space", "download-data", "compile"}
 OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions", "compare-runs"}
-OTHERS |= {"export-memory"}
+OTHERS |= {"export-memory", "compare-models"}  # which prints times
 
 
 def pipe_of(name):

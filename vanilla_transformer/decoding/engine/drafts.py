@@ -126,7 +126,7 @@ class Drafts(SearchFeature):
         written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them
         is_equal = (before == written[:, None]).flip(2)
         common = is_equal.cumprod(dim=2).sum(dim=2)  # (B, R + 1)
-        # Tokens that no other one can beat are worth to be found sooner.
+        # Tokens that no other one can beat are worth finding sooner.
         least = torch.where(memory.bonuses.amax(dim=1) >= 1, 1, _LEAST)[:, None]
         is_place = (common >= least) & (places <= memory.lengths[:, None])
         best = torch.where(is_place, common * (room + 1) + places, 0).amax(dim=1)

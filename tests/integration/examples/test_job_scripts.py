@@ -127,14 +127,14 @@ POD = fields(
     volumes=listed(fields(name=TEXT, persistentVolumeClaim=fields(claimName=TEXT), emptyDir=TEXTS)),
 )
 POD_TEMPLATE = fields(spec=POD)
-JOB = fields(
+INDEXED_JOB = fields(
     parallelism=NUMBER,
     completions=NUMBER,
     completionMode={"const": "Indexed"},
     backoffLimit=NUMBER,
     template=POD_TEMPLATE,
 )
-REPLICATED = fields(name=TEXT, replicas=NUMBER, template=fields(spec=JOB))
+REPLICATED = fields(name=TEXT, replicas=NUMBER, template=fields(spec=INDEXED_JOB))
 # The fields that the examples use, as config/components/crd of kubernetes-sigs/jobset (v1alpha2)
 # and sky/utils/schemas.py of skypilot-org/skypilot declare them.
 SCHEMAS = {

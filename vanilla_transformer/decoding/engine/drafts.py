@@ -114,13 +114,11 @@ class Drafts(SearchFeature):
         room, device = memory.tokens.shape[1], memory.tokens.device
         next_places = memory.places + 1
         is_next = (state.last_tokens == memory.next_tokens(1))[:, 0]
-        places, back = (
-            torch.arange(room + 1, device=device),
-            torch.arange(1 - _MOST, 1, device=device),
-        )
+        places, back = torch.arange(room + 1, device=device), torch.arange(_MOST, device=device)
         padded = nn.functional.pad(memory.tokens, (_MOST, 0), value=_NONE)
-        before = padded.unfold(1, _MOST, 1)  # the tokens before each place, (B, R + 1, 6)
-        times = state.time[:, None] + back  # (B, 6)
+        # The tokens before each place, (B, R + 1, 6). `unfold` would not export for any room.
+        before = padded[:, places[:, None] + back]
+        times = state.time[:, None] + back + 1 - _MOST  # (B, 6)
         written = state.tokens[:, :, 0].gather(1, times.clamp(0, room - 1))
         written = torch.cat([written[:, :-1], state.last_tokens], dim=1)
         written = torch.where(times > 0, written, _UNWRITTEN)  # the start symbol is none of them

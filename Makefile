@@ -15,9 +15,9 @@ NEWEST_TESTS += tests/integration/test_overridden_models.py tests/integration/te
 NEWEST_TESTS += tests/integration/decoding tests/integration/training/test_lora.py
 NEWEST_TESTS += tests/integration/training/test_seq2seq_trainer.py tests/integration/test_releases.py
 OF_EXTENSIONS := $(wildcard tests/extensions/*/unit tests/extensions/*/integration tests/extensions/*/slow)
-# Four workers for two cores, since many tests wait for other processes. The tests of a file stay in one
+# Three workers for two cores, since many tests wait for other processes. The tests of a file stay in one
 # of them and share its fixtures. The short files of unit tests come last, so that all end at the same time.
-IN_PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
 # pip installs torch, from where its configuration says (a CPU build, for example). uv installs the rest in parallel.
 # Neither compiles, which halves the time; Python compiles each module at its first import.

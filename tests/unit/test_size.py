@@ -16,7 +16,7 @@ STATEMENTS = {
     "vanilla_transformer/data": 3515,
     "vanilla_transformer/decoding": 7511,
     "vanilla_transformer/evaluation": 1253,
-    "vanilla_transformer/extensions": 12979,
+    "vanilla_transformer/extensions": 12982,
     "vanilla_transformer/publishing": 962,
     "vanilla_transformer/text": 1244,
     "vanilla_transformer/training": 3176,

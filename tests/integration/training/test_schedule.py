@@ -123,8 +123,8 @@ def test_plan_run_measures_speed_and_advises(corpus, tmp_path, caplog):
     assert "Training has" not in caplog.text  # another number of steps
     seconds = plan["seconds_per_step"]
     assert plan["planned_steps"] * seconds == pytest.approx(30, abs=seconds)
-    # Three tenths of the steps of half a minute, timed twice.
-    assert 0.06 < plan["peak_at_step"] / plan["planned_steps"] < 1.5
+    # Three tenths of the steps of half a minute, timed twice, by a step each.
+    assert 0.03 < plan["peak_at_step"] / plan["planned_steps"] < 3
     assert plan["advice"][0] == "Rules of thumb for training on 40 pairs:"
     assert not (tmp_path / "out").exists()
 

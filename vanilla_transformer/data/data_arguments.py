@@ -1,11 +1,12 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
+from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.user_input.names import check_names
 from vanilla_transformer.user_input.reasons import Reasons
 from vanilla_transformer.user_input.schemas import ONE_WORD, Schema, Yaml, parse_yaml
@@ -461,14 +462,24 @@ _BESIDE_PREPARED = (
 )
 
 
+_OF_FILES = ("train_source", "train_target", "dataset", "corpora")
+
+
 def _check_prepared(data: DataArguments) -> None:
-    """Refuse keys that would change text that is prepared."""
+    """Refuse keys that would change text that is prepared. A recipe may repeat how it was."""
+    from .prepared_corpus import read_manifest
+
+    prepared = DataArguments()
+    with suppress(UserFileError):  # opening the corpus reports it
+        prepared = DataArguments(**read_manifest(str(data.train_data)).recipe)
     with Reasons() as reasons:
         for name, field in DataArguments.model_fields.items():
-            if name not in _BESIDE_PREPARED and getattr(data, name) != field.default:
+            value = getattr(data, name)
+            is_repeated = name not in _OF_FILES and value == getattr(prepared, name)
+            if name not in _BESIDE_PREPARED and value != field.default and not is_repeated:
                 reasons.add(
-                    f"`{name}` must be left out with `train_data`, whose text is mixed, cleaned "
-                    f"and tokenized, got {getattr(data, name)}. Give it to `prepare`.",
+                    f"`{name}` must be left out with `train_data`, whose text is cleaned "
+                    f"and tokenized, got {value}. Give it to `prepare`.",
                     name,
                 )
 

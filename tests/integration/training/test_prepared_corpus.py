@@ -145,3 +145,13 @@ def test_train_refuses_a_prepared_corpus_of_another_tokenizer(prepared, tmp_path
             train(recipe_of(prepared, tmp_path / "run", verify_data=True), evaluate=no_scores)
     finally:
         shard.write_bytes(whole)
+
+
+def test_a_recipe_may_repeat_the_keys_of_its_prepared_corpus(prepared, tmp_path):
+    pairs = list(read_text_files(prepared.parent / "train.a", prepared.parent / "train.b"))
+    tokenizer = AutoTokenizer.from_pretrained(prepared / "tokenizer")
+    prepare_texts(tmp_path, pairs, tokenizer, SHARDS, vocab_size=270, drop=["duplicates"])
+    recipe = recipe_of(tmp_path, prepared.parent / "run", vocab_size=270, drop="[duplicates]")
+    assert recipe.data.vocab_size == 270
+    with pytest.raises(UserError, match="`vocab_size` must be left out with `train_data`"):
+        recipe_of(tmp_path, prepared.parent / "run", vocab_size=280)

@@ -55,6 +55,7 @@ def write_corpus(folder: Path, pairs: int, shards: int) -> None:
     from vanilla_transformer.data.cleaning import CleaningReport
     from vanilla_transformer.data.prepared_corpus import (
         REPORT_FILE,
+        SHARD_SCHEMA,
         SHARDS,
         TOKENIZER,
         Manifest,
@@ -67,10 +68,7 @@ def write_corpus(folder: Path, pairs: int, shards: int) -> None:
     first = folder / SHARDS / "00000.arrow"
     first.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
-    tokens, text = pa.list_(pa.int32()), pa.string()
-    names = {"source": text, "target": text, "corpus": pa.int32()}
-    schema = pa.schema(names | {"input_ids": tokens, "labels": tokens})
-    with pa.ipc.new_stream(str(first), schema) as file:
+    with pa.ipc.new_stream(str(first), SHARD_SCHEMA) as file:
         for begin in range(0, pairs, ROWS_PER_BATCH):
             rows = min(ROWS_PER_BATCH, pairs - begin)
             texts = pa.array(["a sentence of a corpus, with some words"] * rows)
@@ -80,7 +78,7 @@ def write_corpus(folder: Path, pairs: int, shards: int) -> None:
                 offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
                 values = random.integers(3, _VOCABULARY, offsets[-1], dtype=np.int32)
                 columns.append(pa.ListArray.from_arrays(offsets, values))
-            file.write_batch(pa.record_batch(columns, schema=schema))
+            file.write_batch(pa.record_batch(columns, schema=SHARD_SCHEMA))
     entry = describe_shard(first)
     entries = [entry]
     for number in range(1, shards):

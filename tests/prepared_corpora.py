@@ -9,6 +9,7 @@ import pyarrow as pa
 from vanilla_transformer.data.cleaning import CleaningReport
 from vanilla_transformer.data.prepared_corpus import (
     REPORT_FILE,
+    SHARD_SCHEMA,
     SHARDS,
     TOKENIZER,
     Manifest,
@@ -19,10 +20,6 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer
 
-_TOKENS = pa.list_(pa.int32())
-_FIELDS = {"source": pa.string(), "target": pa.string(), "corpus": pa.int32()}
-SCHEMA = pa.schema(_FIELDS | {"input_ids": _TOKENS, "labels": _TOKENS})
-
 
 def write_shard(path, texts, encoded):
     """Write pairs and their tokens to the file of a shard."""
@@ -30,9 +27,10 @@ def write_shard(path, texts, encoded):
     sources, targets = zip(*texts, strict=True)
     input_ids, labels = zip(*encoded, strict=True)
     columns = (sources, targets, [0] * len(texts), input_ids, labels)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
-    with pa.ipc.new_stream(str(path), SCHEMA) as file:
-        file.write_batch(pa.record_batch(arrays, schema=SCHEMA))
+    types = SHARD_SCHEMA.types
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    with pa.ipc.new_stream(str(path), SHARD_SCHEMA) as file:
+        file.write_batch(pa.record_batch(arrays, schema=SHARD_SCHEMA))
 
 
 def write_prepared(folder, texts, encoded, shards, tokenizer=None, **recipe):

@@ -373,6 +373,11 @@ def held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
     return []
 
 
+def _text_specs(data: DataArguments) -> list[CorpusSpec]:
+    """Return the corpora that a recipe reads as text: none beside `train_data`."""
+    return [] if data.train_data is not None else corpus_specs(data)
+
+
 def named_files(data: DataArguments) -> list[str]:
     """Return the files of text that a recipe names, once for a corpus with two directions."""
     names = [
@@ -382,8 +387,7 @@ def named_files(data: DataArguments) -> list[str]:
         data.test_target,
         data.train_alignments,
     ]
-    specs = [] if data.train_data is not None else corpus_specs(data)
-    specs += validation_specs(data)
+    specs = [*_text_specs(data), *validation_specs(data)]
     specs += validation_specs(data, forgetting=True)
     corpora = {tuple(map(str, spec.files)) for spec in specs}
     names += chain.from_iterable(corpora)
@@ -460,8 +464,6 @@ _BESIDE_PREPARED = (
     *("validation_source", "validation_target", "validation"),
     *("source_language", "target_language"),
 )
-
-
 _OF_FILES = ("train_source", "train_target", "dataset", "corpora")
 
 
@@ -488,7 +490,7 @@ def _check_corpora(data: DataArguments) -> None:
     """Refuse corpora that cannot be read, or whose shares are given twice."""
     with Reasons() as reasons:
         with reasons.collect():
-            specs = [] if data.train_data is not None else corpus_specs(data)
+            specs = _text_specs(data)
             if data.dataset is not None and specs[0].is_downloaded:
                 problem = f"`dataset` must have splits, but {data.dataset} has none"
                 hint = "Put it into `corpora`, and name held-out text in `validation`."

@@ -4,7 +4,6 @@
 Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
-import os
 import shutil
 from contextlib import suppress
 from copy import deepcopy
@@ -18,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.hashes import RECORDS
+from vanilla_transformer.machine.cores import is_first_of_node
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
 
@@ -42,6 +42,7 @@ from .data_arguments import (
     validation_specs,
 )
 from .readers import CorpusSpec, SentencePair, open_corpus, read_rows
+from .readers.corpora import usual_cache_dir
 from .stages import ONE_STAGE, Stages
 from .texts import Texts, ValidationSet
 from .tokenized_corpus import (
@@ -63,31 +64,29 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
-    hub = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
-    folder = Path(cache_dir or data.cache_dir or hub)
+    usual = usual_cache_dir()
+    folder = Path(cache_dir or data.cache_dir or usual)
     # The first process of each node verifies for all.
-    if data.verify_cache and os.environ.get("LOCAL_RANK", "0") == "0":
-        for cache in (folder, hub):
+    if data.verify_cache and is_first_of_node():
+        for cache in (folder, usual):
             with suppress(FileNotFoundError):
                 shutil.rmtree(cache / RECORDS)  # so that each file is hashed again
     validation, test = load_held_out(data)
-    training: CachedTexts | None = None
-    shaped_by = data
+    changes = augmentations(data)
+    forgetting = validation_specs(data, forgetting=True)
     if data.train_data is not None:
         from .windows import open_sample
 
         training, shaped_by = open_sample(data.train_data, verify=data.verify_data)
-    specs = corpus_specs(shaped_by)
-    rules = cleaning_rules(shaped_by)
-    changes = augmentations(data)
-    forgetting = validation_specs(data, forgetting=True)
-    scores = [corpus_rules.score for corpus_rules in rules]
-    is_prepared = training is not None
-    training = training or load_cached_texts(specs, rules, folder)
-    if any(scores) and not is_prepared:
-        from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
+        specs, rules = corpus_specs(shaped_by), cleaning_rules(shaped_by)
+    else:
+        specs, rules = corpus_specs(data), cleaning_rules(data)
+        training = load_cached_texts(specs, rules, folder)
+        scores = [corpus_rules.score for corpus_rules in rules]
+        if any(scores):
+            from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
-        training = drop_low_scores(training, specs, scores, folder)
+            training = drop_low_scores(training, specs, scores, folder)
     former: list[SentencePair] = []
     for spec in forgetting:
         former += _read_corpus(spec)

@@ -26,10 +26,14 @@ from vanilla_transformer.files.json_files import read_json
 from vanilla_transformer.loading.model_folders import mapping
 from vanilla_transformer.user_input.schemas import Schema
 
+from .cached_texts import SCHEMA
 from .tokenized_corpus import TokenTable
 
 MANIFEST_FILE, REPORT_FILE = "manifest.json", "report.json"
 SHARDS, TOKENIZER = "shards", "tokenizer"  # folders
+_TOKENS = pa.list_(pa.int32())
+ENCODED_SCHEMA = pa.schema({"input_ids": _TOKENS, "labels": _TOKENS})
+SHARD_SCHEMA = pa.schema([*SCHEMA, *ENCODED_SCHEMA])
 _Count = Annotated[int, Field(ge=1, le=10**15, strict=True)]
 _Length = Annotated[int, Field(ge=1, le=10**7, strict=True)]  # tokens of a sentence with EOS
 

@@ -15,7 +15,6 @@ from vanilla_transformer.text.translation_warnings import USED_SHARE
 from .cached_texts import CachedTexts
 from .cleaning_rules import CleaningRules
 from .data_arguments import DataArguments
-from .prepared_corpus import Manifest
 from .readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
 
 _SAMPLED_SOURCES = 20_000
@@ -43,7 +42,6 @@ class Texts:
         test: Held-out pairs, maybe none.
         forgetting: Pairs of the former domain of a model that is fine-tuned, maybe none.
         cache_dir (`Path`): Folder of everything cached.
-        prepared (`Manifest`): What `train_data` holds, of which `training` is a sample then.
     """
 
     data: DataArguments
@@ -55,7 +53,6 @@ class Texts:
     test: Sequence[SentencePair]
     forgetting: Sequence[SentencePair]
     cache_dir: Path
-    prepared: Manifest | None = None
 
     @property
     def validation(self) -> list[SentencePair]:

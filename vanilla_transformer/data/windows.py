@@ -2,7 +2,6 @@
 time.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -13,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.files.hashes import hash_json
 from vanilla_transformer.files.json_files import read_json
+from vanilla_transformer.machine.cores import is_first_of_node
 
 from .cached_texts import CachedTexts
 from .cleaning import CleaningReport
@@ -113,7 +113,7 @@ def open_sample(folder: str, verify: bool) -> tuple[CachedTexts, DataArguments]:
         verify: Whether to compare the hashes of all shards first, in one process of a node.
     """
     manifest = read_manifest(folder)
-    if verify and os.environ.get("LOCAL_RANK", "0") == "0":
+    if verify and is_first_of_node():
         for shard in manifest.shards:
             open_shards(folder, [shard], verify=True)
     step = -(-len(manifest.shards) // _SAMPLED_SHARDS)

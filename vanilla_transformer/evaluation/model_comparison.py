@@ -1,6 +1,5 @@
 """Compare a new model with an old one on a test set, and say whether the new one may replace it."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,11 +12,9 @@ from vanilla_transformer.text.translation_warnings import WarningLimits, find_wa
 
 from .metric_labels import METRIC_LABELS
 from .scores import sentence_chrf
-from .significance import Report
+from .significance import SIGNIFICANT, Report
 from .tables import render_table
-from .test_sets import TestSet, evaluate_test_set
-
-_SIGNIFICANT = 0.05  # p-value of a difference, below which it counts
+from .test_sets import TestSet, evaluate_test_set, translate_timed
 
 
 class ModelOutput(NamedTuple):
@@ -83,7 +80,7 @@ class ModelComparison:
         losses: list[str] = []
         for metric, comparison in self.report.comparisons.items():
             drop = comparison.baseline.score - comparison.system.score
-            if drop > worst.score and comparison.p_value < _SIGNIFICANT:
+            if drop > worst.score and comparison.p_value < SIGNIFICANT:
                 name = METRIC_LABELS[metric]
                 losses.append(f"{name} is {drop:.2f} lower (p = {comparison.p_value:.4f})")
         for name, (before, after) in self.lost.items():
@@ -148,10 +145,8 @@ def translate_test_set(
     memory.
     """
     with opening as translate:
-        start = time.perf_counter()
-        translations = [answer["translation_text"] for answer in translate(sources)]
-        seconds = time.perf_counter() - start
-        return ModelOutput(translations, seconds, translate.decoded_model.num_parameters())
+        timed = translate_timed(translate, sources)
+        return ModelOutput(*timed, translate.decoded_model.num_parameters())
 
 
 def compare_outputs(

@@ -13,6 +13,7 @@ from vanilla_transformer.evaluation.metric_labels import METRIC_LABELS
 
 from .scores import check_same_length, corpus_metrics, sentence_chrf, without_blanks
 
+SIGNIFICANT = 0.05  # p-value of a difference, below which it counts
 Scoring = Callable[[Sequence[str]], Mapping[str, Metric]]  # returns metrics by name, for references
 
 

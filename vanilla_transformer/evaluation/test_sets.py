@@ -118,12 +118,10 @@ def evaluate_test_set(
         if translate is not None:
             options = translate.default_options
             glossary = TranslationOptions.resolve({}, options).glossary
-            start = time.perf_counter()
-            hypotheses = _translate(translate, sources)
-            seconds = time.perf_counter() - start
+            hypotheses, seconds = translate_timed(translate, sources)
             if glossary is not None and baseline is None:
                 plain = translate.with_options(**dict.fromkeys(TERMS))
-                baseline = _translate(plain, sources)
+                baseline, _ = translate_timed(plain, sources)
         assert hypotheses is not None
         if metrics:
             scored_sources, scored_hypotheses, scored_references = [], [], []
@@ -150,5 +148,8 @@ def evaluate_test_set(
     return Evaluation(sources, references, hypotheses, report, baseline, seconds, further)
 
 
-def _translate(translate: TranslationPipeline, sources: list[str]) -> list[str]:
-    return [answer["translation_text"] for answer in translate(sources)]
+def translate_timed(translate: TranslationPipeline, sources: list[str]) -> tuple[list[str], float]:
+    """Return the translations of sources, and the seconds that they took."""
+    start = time.perf_counter()
+    translations = [answer["translation_text"] for answer in translate(sources)]
+    return translations, time.perf_counter() - start

@@ -78,10 +78,15 @@ def hash_json(*values: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def files_within(folder: Path) -> list[Path]:
+    """Return the files of a folder and its folders, sorted."""
+    return sorted(filter(Path.is_file, folder.rglob("*")))
+
+
 def write_hashes(folder: Path, cache_dir: Path | None = None) -> None:
     """Write the SHA-256 of every file of `folder` to `HASHES_FILE` in it, for `find_damage`."""
     hash_of_file = {}
-    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+    for path in files_within(folder):
         hash_of_file[path.relative_to(folder).as_posix()] = hash_file(path, cache_dir)
     _write_hashes(folder, hash_of_file)
 

@@ -34,6 +34,11 @@ def process_state() -> PartialState:
     )
 
 
+def is_first_of_node() -> bool:
+    """Return whether this is the first of the processes that a launcher started on this machine."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
 def usable_cores() -> int:
     """Return the number of cores that this process may use, by its affinity and by the quotas of
     its cgroups.

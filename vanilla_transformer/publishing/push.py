@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 )
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.files.hashes import refuse_damage
+from vanilla_transformer.files.hashes import files_within, refuse_damage
 from vanilla_transformer.loading.model_names import check_repo_id
 
 from .checks import SENTENCES, CheckResult, check_staged, failed_checks
@@ -99,11 +99,6 @@ def push_folder(
             # First, because the card of `main` names it.
             _upload(marian, repo_id, private, MARIAN, message, token)
         return _upload(staged, repo_id, private, revision, message, token)
-
-
-def files_within(folder: Path) -> list[Path]:
-    """Return the files of a folder and its folders, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _upload(

@@ -257,6 +257,13 @@ _EXTRA, _FEATURE = "corpora", "Downloading a corpus"
 _MOSES_FILE, _TSV_FILE = "corpus.zip", "corpus.tsv"
 
 
+def usual_cache_dir() -> Path:
+    """Return the folder of everything cached, where a recipe names none."""
+    import datasets
+
+    return Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
+
+
 def _download(spec: CorpusSpec) -> Path:
     """
     Return the file of a corpus whose `dataset` is `opus:NAME`, `opus:NAME/RELEASE` or
@@ -267,12 +274,10 @@ def _download(spec: CorpusSpec) -> Path:
     library, _, name = str(spec.dataset).partition(":")
     source, target = spec.require_languages()
     fetch: Callable[..., None] = _download_opus if library == "opus" else _download_mtdata
-    import datasets
-
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer"
     entry = f"{library}-{name}-{source}-{target}".replace("/", "-")
     write = partial(fetch, name=name, source=source, target=target)
-    entry_folder = cached_folder(folder, f"downloads/{entry}", write, has_records=True)
+    name = f"downloads/{entry}"
+    entry_folder = cached_folder(usual_cache_dir(), name, write, has_records=True)
     paths = (entry_folder / _MOSES_FILE, entry_folder / _TSV_FILE)
     return next(path for path in paths if path.is_file())
 

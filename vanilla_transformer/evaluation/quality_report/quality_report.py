@@ -26,7 +26,7 @@ from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER, METRIC_LABELS
 from vanilla_transformer.evaluation.scores import sentence_chrf
-from vanilla_transformer.evaluation.significance import Estimate, Report
+from vanilla_transformer.evaluation.significance import SIGNIFICANT, Estimate, Report
 from vanilla_transformer.evaluation.test_sets import Evaluation
 from vanilla_transformer.files.hashes import hash_file
 from vanilla_transformer.files.resources import hash_content, read_part
@@ -35,7 +35,6 @@ from vanilla_transformer.text.units import split_units, split_words
 
 # Control characters, parts of a broken file name, and code points that are no characters.
 _NOT_IN_HTML = regex.compile(r"[[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]--[\t\n\r]]", regex.V1)
-_SIGNIFICANT = 0.05
 _FEW_SENTENCES = 200
 _SHOWN, _SHOWN_CHANGES = 5, 3  # examples of a kind
 _LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 25), (26, None))  # words
@@ -291,7 +290,7 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     for name, comparison in report.comparisons.items():
         is_higher = comparison.system.score > comparison.baseline.score
         is_better = is_higher != (name in LOWER_IS_BETTER)
-        signs[name] = 0 if comparison.p_value >= _SIGNIFICANT else 1 if is_better else -1
+        signs[name] = 0 if comparison.p_value >= SIGNIFICANT else 1 if is_better else -1
     verdicts = []
     for sign, verdict in _VERDICTS.items():
         names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]

@@ -71,12 +71,14 @@ def plan_preparation(
     """
     data, tuning = recipe.data, recipe.fine_tuning
     specs, rules = corpus_specs(data), cleaning_rules(data)
-    is_wanted = {
-        "misaligned": any("misaligned" in corpus_rules.drop for corpus_rules in rules),
-        "score": any(corpus_rules.score for corpus_rules in rules),
-        "weight": any(spec.weight != 1 for spec in specs),
-        "init_vocabulary": tuning.init_from is not None and tuning.init_vocabulary != KEEP,
-    }
+    is_wanted = dict.fromkeys(("misaligned", "score", "weight"), False)
+    for corpus_rules in rules:
+        is_wanted["misaligned"] |= "misaligned" in corpus_rules.drop
+        is_wanted["score"] |= corpus_rules.score is not None
+    for spec in specs:
+        is_wanted["weight"] |= spec.weight != 1
+    is_tuned = tuning.init_from is not None
+    is_wanted["init_vocabulary"] = is_tuned and tuning.init_vocabulary != KEEP
     for name in _OF_WHOLE_TEXT:
         is_wanted[name] = getattr(data, name) != DataArguments.model_fields[name].default
     wrong = [f"`{name}`" for name, wanted in is_wanted.items() if wanted]

@@ -53,7 +53,9 @@ from vanilla_transformer.data.data_arguments import (
 )
 from vanilla_transformer.data.prepare_data import load_held_out
 from vanilla_transformer.data.prepared_corpus import (
+    ENCODED_SCHEMA,
     REPORT_FILE,
+    SHARD_SCHEMA,
     SHARDS,
     TOKENIZER,
     Manifest,
@@ -76,8 +78,6 @@ from vanilla_transformer.files.temporary import sync
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import find_languages
 
-_TOKENS = pa.list_(pa.int32())
-_ENCODED = pa.schema({"input_ids": _TOKENS, "labels": _TOKENS})
 _MOST_RANGES = 256  # of hashes: as many files are read for each shard
 _CHECKS_FILE, _GROUPS_FILE, _ENTRY_FILE = "checks.parquet", "groups.arrow", "entry.json"
 
@@ -279,18 +279,18 @@ def _tokenize(preparation: Preparation, number: int, folder: Path) -> None:
     rules, report = cleaning_rules(preparation.data), CleaningReport()
     texts = open_arrow_files(preparation.parts("filter")[number])
     path, written = folder / f"{number:05d}.arrow", 0
-    schema = pa.schema([*SCHEMA, *_ENCODED])
-    with pa.ipc.new_stream(str(path), schema) as file:
+    with pa.ipc.new_stream(str(path), SHARD_SCHEMA) as file:
         for first in range(0, len(texts), ROWS_PER_BATCH):
             rows = texts.select(range(first, min(first + ROWS_PER_BATCH, len(texts))))
             sides = encode_sides(rows[:], encode)
-            pairs = EncodedPairs(TokenTable(datasets.Dataset(pa.table(sides, _ENCODED))))
+            pairs = EncodedPairs(TokenTable(datasets.Dataset(pa.table(sides, ENCODED_SCHEMA))))
             kept = find_fitting(pairs, rows, rules, report)
             if languages is not None:
                 tokens = languages.tokens(direction)
                 sides["input_ids"] = languages.begin(sides["input_ids"], tokens.source)
                 sides["labels"] = languages.begin(sides["labels"], tokens.target)
-            file.write_table(pa.table(rows[:] | sides, schema).filter(pa.array(kept)))
+            table = pa.table(rows[:] | sides, SHARD_SCHEMA)
+            file.write_table(table.filter(pa.array(kept)))
             written += int(kept.sum())
     entry: dict[str, Any] | None = None
     if written:
@@ -305,8 +305,8 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
     """
     output, texts = preparation.folder, preparation.load_texts()
     report, overlaps = texts.training.report, dict[str, Any]()
-    for name, pairs in texts.held_out.items():
-        overlaps[name] = vars(count_overlap(texts.training.dataset, pairs))
+    for name, held_out in texts.held_out.items():
+        overlaps[name] = vars(count_overlap(texts.training.dataset, held_out))
     entries: list[ShardEntry] = []
     (output / SHARDS).mkdir(exist_ok=True)
     for part in preparation.parts("tokenize"):
@@ -323,10 +323,13 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
     with atomic_folder(output / TOKENIZER, replace=True) as aside:
         shutil.copytree(preparation.parts("vocabulary")[0], aside, dirs_exist_ok=True)
     sync(output / SHARDS)  # or a power loss would leave a manifest of moved shards
+    tokenizer = AutoTokenizer.from_pretrained(output / TOKENIZER)
+    pairs = sum(entry.pairs for entry in entries)
+    corpora = [spec.name for spec in texts.specs]
     manifest = Manifest(
-        pairs=sum(entry.pairs for entry in entries),
-        tokenizer=hash_tokenizer(AutoTokenizer.from_pretrained(output / TOKENIZER)),
-        corpora=[spec.name for spec in texts.specs],
+        pairs=pairs,
+        tokenizer=hash_tokenizer(tokenizer),
+        corpora=corpora,
         recipe=preparation.recipe,
         shards=entries,
     )

@@ -23,11 +23,11 @@ LINES = [f"a dog {number}" for number in range(40)]
 
 
 class RayError(Exception):
-    """What Ray raises."""
+    """Any error of Ray."""
 
 
 class TaskError(RayError):
-    """What Ray raises if a function raises."""
+    """An error of a function that an actor calls."""
 
     def __init__(self, cause):
         super().__init__(f"a traceback of {cause}")
@@ -35,7 +35,7 @@ class TaskError(RayError):
 
 
 class ActorError(RayError):
-    """What Ray raises if an actor is lost too often."""
+    """The loss of an actor that was started too often."""
 
 
 class Handle:

@@ -1,6 +1,7 @@
 """Weblate, a web site of translators, asks the service as it asks LibreTranslate."""
 
 import re
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -162,31 +163,41 @@ def pipeline(tiny_tokenizer):
 
 PAGE = "".join(f"<p>The dog number {number} sleeps.</p>\n" for number in range(150))
 LONG = 300  # seconds: calls are counted, whose time is that of the machine
-MOST_CALLS = 4  # of the model: the one at work, and the batch beside sentences of the page
+MOST_SENTENCES = 75  # of the page that come first: those at work and those in the queue
 
 
 def test_weblate_gets_its_batch_between_the_sentences_of_a_document(pipeline):
-    documents, calls = DocumentTranslator(pipeline), []
+    documents, formats = DocumentTranslator(pipeline), []
     answer = translate_with(pipeline, documents)
+    proceed = threading.Event()
 
     def translate(texts, options, format):
-        calls.append(format)
+        formats.extend([format] * len(texts))
+        assert proceed.wait(LONG)
         return answer(texts, options, format)
 
-    options = {"documents": documents, "known": known_options(pipeline)}
-    options["limits"] = Limits(request_seconds=LONG)
-    with serving(translate, **options) as server, ThreadPoolExecutor(1) as pool:
+    limits = Limits(request_seconds=LONG)
+    service = create_service(
+        translate, limits, documents=documents, known=known_options(pipeline), directions=DIRECTIONS
+    )
+    (model,) = service.state.models
+    with running_service(service, limits) as server, ThreadPoolExecutor(2) as pool:
         host, port = server.address
         page = {"text": PAGE, "format": "html"}
         address = f"http://{host}:{port}/translate"
-        translated = pool.submit(httpx.post, address, json=page, timeout=LONG)
-        wait_until(lambda: "html" in calls)
-        before = len(calls)
+        translated_page = pool.submit(httpx.post, address, json=page, timeout=LONG)
+        wait_until(lambda: formats)
+        waiting = model.batcher.waiting
         weblate = Weblate(server.address, seconds=LONG)
-        assert len(weblate.translate(MESSAGES)) == BATCH
-        assert len(calls) - before <= MOST_CALLS
-        assert translated.result().status_code == 200
-    assert calls.count("html") > MOST_CALLS
+        messages = pool.submit(weblate.translate, MESSAGES)
+        # The first call does not end before the messages stand in the queue.
+        wait_until(lambda: model.batcher.waiting >= waiting + BATCH)
+        proceed.set()
+        assert len(messages.result()) == BATCH
+        assert translated_page.result().status_code == 200
+    end_of_messages = len(formats) - formats[::-1].index("text")
+    assert formats[:end_of_messages].count("html") <= MOST_SENTENCES
+    assert formats.count("html") > MOST_SENTENCES
 
 
 # Texts in which Weblate put a mark instead of each placeholder

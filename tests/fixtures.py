@@ -38,7 +38,7 @@ from vanilla_transformer.evaluation import plots
 from vanilla_transformer.loading.model_folders import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 DRAW_PICTURE, SAVE_PICTURE = plots.draw_picture, Figure.savefig

@@ -19,6 +19,7 @@ from accelerate.state import AcceleratorState
 from huggingface_hub import constants
 from hypothesis import settings
 from matplotlib.figure import Figure
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.utils import logging
 
 from tests import tiny
@@ -135,6 +136,24 @@ def _no_syncs():
     """Leave files of the tests in memory: waiting for a disk takes milliseconds for each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_of_positions():
+    """Compute the sinusoids of Marian once for each size, in which the library takes most of the
+    time of a tiny model.
+    """
+    tables, create = {}, MarianSinusoidalPositionalEmbedding.create_weight
+
+    def create_once(module):
+        kind = (*module.weight.shape, module.weight.dtype, torch.empty(0).device)
+        if kind not in tables:
+            tables[kind] = create(module)
+        return tables[kind].clone()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MarianSinusoidalPositionalEmbedding, "create_weight", create_once)
         yield
 
 

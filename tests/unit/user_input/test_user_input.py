@@ -24,7 +24,7 @@ def test_load_yaml_refuses_keys_and_aliases(text, words):
 def test_load_yaml_grows_with_the_number_of_keys():
     """The fastest of three turns counts, since other work on the machine slows some."""
     times = []
-    for count in (500, 2_000):
+    for count in (2_000, 8_000):
         text = "".join(f"key{number}: 1\n" for number in range(count))
         turns = []
         for _ in range(3):

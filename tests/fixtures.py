@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import datasets
@@ -19,6 +19,7 @@ from accelerate.state import AcceleratorState
 from huggingface_hub import constants
 from hypothesis import settings
 from matplotlib.figure import Figure
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.utils import logging
 
 from tests import tiny
@@ -38,7 +39,7 @@ from vanilla_transformer.evaluation import plots
 from vanilla_transformer.loading.model_folders import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 DRAW_PICTURE, SAVE_PICTURE = plots.draw_picture, Figure.savefig
@@ -49,9 +50,13 @@ torch.set_num_threads(THREADS)
 def pytest_collection_finish():
     """Exempt the libraries from garbage collection, which ends each run of training and takes 0.3 s
     with them.
+
+    It is rare, too: parsing a package while its trees are kept takes half the time.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +136,24 @@ def _no_syncs():
     """Leave files of the tests in memory: waiting for a disk takes milliseconds for each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_of_positions():
+    """Compute the sinusoids of Marian once for each size, in which the library takes most of the
+    time of a tiny model.
+    """
+    tables, create = {}, MarianSinusoidalPositionalEmbedding.create_weight
+
+    def create_once(module):
+        kind = (*module.weight.shape, module.weight.dtype, torch.empty(0).device)
+        if kind not in tables:
+            tables[kind] = create(module)
+        return tables[kind].clone()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MarianSinusoidalPositionalEmbedding, "create_weight", create_once)
         yield
 
 
@@ -250,13 +273,18 @@ def _refuse(event, arguments):
         )
 
 
-sys.addaudithook(_refuse)
+@cache
+def begin_to_refuse():
+    """Look at all events of this process, which takes 2 % of the time of other tests."""
+    sys.addaudithook(_refuse)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     global _running_test
     _running_test = item.nodeid if is_in(item, "unit") else None
+    if _running_test:
+        begin_to_refuse()
     try:
         return (yield)
     finally:

@@ -22,3 +22,4 @@ PATHS = [*sys.path]  # a fork gets the paths of the process that asks for it
 torch.set_num_threads(1)
 gc.collect()
 gc.freeze()
+gc.set_threshold(50_000)

@@ -39,6 +39,7 @@ from vanilla_transformer.evaluation import plots
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.memory.suggestions import Suggestions
+from vanilla_transformer.extensions.quality import calibration
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.files import resources
 from vanilla_transformer.files.hashes import update_json
@@ -116,6 +117,8 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     for module in ("ctranslate2", "comparison"):  # whose value the other imports
         module = f"vanilla_transformer.extensions.conversion.{module}"
         monkeypatch.setattr(f"{module}.MAX_NEW_TOKENS", 12)
+    # to compare a converted model on
+    monkeypatch.setattr("vanilla_transformer.extensions.conversion.commands._SENTENCES", 5)
     monkeypatch.setattr(server, "run_server", lambda *_: None)
     monkeypatch.setattr(server, "bind", bind_any_port)
     return tmp_path
@@ -311,7 +314,8 @@ def prepare_reranking(monkeypatch):
 def prepare_scores(monkeypatch):
     # It takes seconds.
     monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
-    for text, count in (("validation", 50), ("test", 1)):
+    monkeypatch.setattr(calibration, "LEAST_SENTENCES", 20)
+    for text, count in (("validation", 10), ("test", 1)):
         Path(f"{text}.en").write_text("Dogs.\nTwo dogs.\n" * count)
         Path(f"{text}.de").write_text("Hunde.\nZwei Hunde.\n" * count)
 

@@ -204,15 +204,49 @@ def template(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def crowded(template, tmp_path_factory):
+    """Return a folder with the model, the text and `FILES`."""
+    folder = tmp_path_factory.mktemp("crowded")
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            path.mkdir()
+        elif isinstance(content, Path):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def content_before(crowded):
+    return snapshot(crowded)
+
+
 @pytest.fixture
 def workplace(template, tmp_path, monkeypatch):
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+    refuse_to_train(monkeypatch, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def crowded_workplace(crowded, tmp_path, monkeypatch):
+    shutil.copytree(crowded, tmp_path, symlinks=True, dirs_exist_ok=True)
+    refuse_to_train(monkeypatch, tmp_path)
+    return tmp_path
+
+
+def refuse_to_train(monkeypatch, folder):
+    """Change to a folder, from which nothing reaches the Hub or a step of training."""
+    monkeypatch.chdir(folder)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     # Nothing gets that far.
     monkeypatch.setattr("vanilla_transformer.training.trainer.train_step", None)
     monkeypatch.delenv("RANK", raising=False)
-    return tmp_path
 
 
 class Hanging(BaseException):
@@ -289,6 +323,7 @@ FILES = {
     "number.yaml": b"1: 2\n",
     "date.yaml": b"2026-01-01: 2\n",
     "nested.yaml": b"a: " + b"[" * 99_999,
+    "nested_facts.yaml": b"a: " + b"[" * 500,  # refused as well, and read sooner
     "alias.yaml": b"corpora: &a [*a]\n",
     "nul.yaml": b"a: \0\n",
     "card/config.json": b"{}",
@@ -631,7 +666,7 @@ MISTAKES = {
     "render-card model --facts example.yaml": (
         "example.yaml is wrong: `example`: Input should be a valid string"
     ),
-    "render-card model --facts nested.yaml": "nested|YAML",
+    "render-card model --facts nested_facts.yaml": "nested|YAML",
     "render-card none --facts facts.yaml": "none",
     "check-model none": "no model folder none",
     "check-model a.en": "a.en",
@@ -698,7 +733,7 @@ MISTAKES = {
     "train PAIRS --vocab_size=300 --threads=0": "`threads` must be from 1 to .*, got 0",
     "train PAIRS --vocab_size=300 --d_model=65536 --encoder_layers=1000": "its training needs .* GiB or more",
     "train PAIRS --tokenizer none/x": "none/x",
-    "train --corpora " + "[" * 9_999 + " --output_dir out": "nested|corpora",
+    "train --corpora " + "[" * 500 + " --output_dir out": "nested|corpora",
     "train --corpora '[{1: 2}]' --output_dir out": "1",
     "train --train_source a.en --train_target one --output_dir out": "lines, got 12 in a.en and 1 in one",
     "train --train_data folder --output_dir out TINY": "`vocab_size` must be left out with `train_d",
@@ -762,26 +797,17 @@ MISTAKES = {
 
 
 def snapshot(folder):
-    """Return the content of all files, by path."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path: path.read_bytes() for path in files if "cache" not in path.parts}
+    """Return the content of all files, by path below the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    kept = [path for path in files if "cache" not in path.parts]
+    return {path.relative_to(folder): path.read_bytes() for path in kept}
 
 
 @pytest.mark.parametrize("command", MISTAKES, ids=lambda command: command[:60])
-def test_command_names_mistake(workplace, capsys, command):
-    for name, content in FILES.items():
-        path = workplace / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            path.mkdir()
-        elif isinstance(content, Path):
-            path.symlink_to(content)
-        else:
-            path.write_bytes(content)
-    before = snapshot(workplace)
+def test_command_names_mistake(crowded_workplace, content_before, capsys, command):
     line = command.replace("PAIRS", PAIRS).replace("TEXTS", TEXTS).replace("TINY", TINY)
     assert re.search(MISTAKES[command], refusal(capsys, shlex.split(line)))
-    assert snapshot(workplace) == before
+    assert snapshot(crowded_workplace) == content_before
 
 
 def test_train_names_a_tracker_that_is_not_installed(workplace, capsys, monkeypatch):

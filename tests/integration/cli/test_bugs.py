@@ -77,13 +77,20 @@ MIDDLE = {
 }
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("template")
+    add_card(save_model_folder(tiny_model(), tiny_tokenizer(), folder / "model"))
+    (folder / "a.en").write_text("a b c\nb c d e\nc d\n" * 70)
+    (folder / "a.de").write_text("A B C\nB C D E\nC D\n" * 70)
+    (folder / "links").write_text("0-0\n" * 210)
+    shutil.copy(CARDS / "demo.yaml", folder / "facts.yaml")
+    return folder
+
+
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
-    add_card(save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "model"))
-    (tmp_path / "a.en").write_text("a b c\nb c d e\nc d\n" * 70)
-    (tmp_path / "a.de").write_text("A B C\nB C D E\nC D\n" * 70)
-    (tmp_path / "links").write_text("0-0\n" * 210)
-    shutil.copy(CARDS / "demo.yaml", tmp_path / "facts.yaml")
+def workplace(template, tmp_path, monkeypatch):
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

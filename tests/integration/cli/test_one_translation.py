@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from functools import cache
 
 import pytest
 from transformers import pipeline
@@ -69,8 +70,9 @@ def written(monkeypatch):
     return written
 
 
+@cache
 def translate(model, folder, *words):
-    """Return what `translate` writes for each line."""
+    """Return what `translate` writes for each line, which is computed once."""
     output = folder / "expected.txt"
     files = ["--input", str(folder / "lines.en"), "--output", str(output)]
     words = [*files, "--overwrite", "--quiet", *words]
@@ -159,6 +161,7 @@ def test_commands_write_the_same_translations(name, folder, written, monkeypatch
         assert set(written[line.strip()]) == {text}
 
 
+@pytest.mark.usefixtures("short_translations")
 def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
     source, target, scores = folder / "lines.en", folder / "lines.de", folder / "scores.json"
     texts = {"validation_source": source, "validation_target": target}
@@ -184,6 +187,7 @@ def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
         assert report["metrics"]["loss"] == loss
 
 
+@pytest.mark.usefixtures("short_translations")
 def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
     monkeypatch.setattr(teacher_module, "check_direction", lambda *_: None)
     texts = {"train_source": folder / "many.en", "train_target": folder / "many.de"}

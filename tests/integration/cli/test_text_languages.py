@@ -7,6 +7,7 @@ import pytest
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.extensions.quality import calibration
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
@@ -15,17 +16,18 @@ PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 
 
 @pytest.fixture
-def arguments(tiny_tokenizer, tmp_path):
-    """Return the beginning of each command, with a model of several languages and a text of 100
+def arguments(tiny_tokenizer, tmp_path, monkeypatch):
+    """Return the beginning of each command, with a model of several languages and a text of 20
     pairs.
     """
+    monkeypatch.setattr(calibration, "LEAST_SENTENCES", 20)
     tokenizer = copy.deepcopy(tiny_tokenizer)
     add_language_tags(tokenizer, PAIRS)
     model = tiny_model(vocab_size=len(tokenizer))
     folder = str(save_model_folder(model, tokenizer, tmp_path / "model"))
     text = tmp_path / "text"
     one, two, *_ = TINY_SENTENCES
-    lines = [f"{one} {number}\n{two} {number + 1}\n" for number in range(0, 100, 2)]
+    lines = [f"{one} {number}\n{two} {number + 1}\n" for number in range(0, 20, 2)]
     text.write_text("".join(lines))
     files = [folder, "--source", str(text), "--target", str(text)]
     reranking = ["--rerank_reverse", folder, "--num_beams", "2"]

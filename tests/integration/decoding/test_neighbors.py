@@ -93,7 +93,7 @@ def test_neighbors_change_no_bit_of_the_encoder_in_bfloat16(sources):
 @pytest.mark.parametrize("beams", [1, 4])
 def test_scores_of_the_engine_are_what_the_model_computes(beams):
     model = tiny_model(init_std=0.4)
-    texts = random_texts(random.Random(0), 60)
+    texts = random_texts(random.Random(0), 30)
     sources = encode_sentences(tiny_tokenizer(), texts)
     options = {"slots": 16, "num_beams": beams, "max_new_tokens": 8}
     engine = Engine(model, compile=False, **options)

@@ -15,15 +15,14 @@ from vanilla_transformer.decoding.protection.icu_messages import parse_message
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.loading.model_folders import save_model_folder
 
-KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s"]
-KEPT += ["12,345.60", "2026-11-25", "🙂"]
+KEPT = ["http://a.de/x", "me@a.de", "{n}", "%s", "12,345.6", "2026-11-25", "🙂"]
 TEXT = "Dogs " + " run ".join(KEPT) + " across."
 PLAIN = ["A man is sleeping.", "Two dogs, 2 men.", ""]
 
 
 @pytest.fixture(scope="module")
 def translate(tiny_tokenizer):
-    options = {"compile": False, "max_new_tokens": 90}
+    options = {"compile": False, "max_new_tokens": 68}
     return TranslationPipeline(tiny_model(), tiny_tokenizer, **options)
 
 

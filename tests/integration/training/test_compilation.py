@@ -184,6 +184,7 @@ def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
 def test_train_pads_to_multiples_of_eight(corpus, tmp_path, monkeypatch, graphs):
     """Pad where it compiles by default."""
     monkeypatch.setattr(train_state, "should_compile", lambda *_: True)
+    monkeypatch.setattr(trainer, "compile_train_step", lambda *_: None)
     options = {"max_steps": 1, "encoder_layers": 1, "decoder_layers": 1}
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **options))
     prepared = trainer.prepare_run(recipe, trainer.RunFolder(recipe))

@@ -21,7 +21,7 @@ from vanilla_transformer.training.graphed_train_step import GraphedTrainStep, ca
 from vanilla_transformer.training.loss import cross_entropy_in_graph
 from vanilla_transformer.training.train_step import train_step
 
-STEPS = 20
+STEPS = 12
 RUNS = [
     {},
     {"ema_decay": 0.9, "max_grad_norm": 0.5},

@@ -58,13 +58,13 @@ def random_sources(number, longest=9, seed=0):
 # --- The hypotheses of the library ----------------------------------------------------------------
 
 
-FIRST_SEEDS = [*range(0, 60, 10), *range(1000, 1600, 10)]
+FIRST_SEEDS = [*range(0, 60, 5), *range(1000, 1600, 5)]
 
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 @pytest.mark.parametrize("first", sample(FIRST_SEEDS, 30))
 def test_engine_gives_hypotheses_of_library(first):
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 5):
         assert_engine_gives_hypotheses_of_library(random_case(seed))
 
 
@@ -109,10 +109,10 @@ def test_engine_room_follows_the_longest_sentence_in_slots():
 @pytest.mark.parametrize("beams", [rare(1), 3])
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 def test_engine_decodes_the_last_sentences_in_few_slots(beams):
-    sources = [[7, 8] * length + [EOS] for length in range(1, 21)]
+    sources = [[7] * length + [EOS] for length in range(1, 21)]
     # One ends after the other.
     options = {"num_beams": beams, "max_new_tokens_beyond_source": 0}
-    options["min_new_tokens"] = 42
+    options["min_new_tokens"] = 22
     case = Case(model_of(), sources, 16, options, 1)
     assert_engine_gives_hypotheses_of_library(case)
     engine, sizes = engine_of(slots=16, max_new_tokens=None, **options), []

@@ -184,8 +184,8 @@ def file_format(name: str) -> str:
 
 
 class Piece(NamedTuple):
-    """Lines of a corpus: how many precede them, the byte of each file where they begin, and how many
-    there are.
+    """Lines of a corpus: how many precede them, the byte of each file where they begin, and their
+    number.
     """
 
     before: int = 0

@@ -387,10 +387,10 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     first = list(islice(lines, _SAMPLE))
     sample = [line for line in first if line.strip()]
     columns = _find_columns(sample, corpus.spec, name, is_logged=not before)
-    lines = islice(chain(first, lines), corpus.piece.lines)
     if before:
-        lines = _read_piece(corpus)
-    numbered = enumerate(lines, start=1 + before)
+        first, lines = [], _read_piece(corpus)
+    piece = islice(chain(first, lines), corpus.piece.lines)
+    numbered = enumerate(piece, start=1 + before)
     for number, line in islice(numbered, columns.has_names and not before, None):
         is_blank = not line.strip()
         cells = [""] * columns.total

@@ -41,7 +41,6 @@ from vanilla_transformer.data.cleaning import (
     find_duplicates,
     find_language_mistakes,
     hash_columns,
-    pairs_of,
 )
 from vanilla_transformer.data.cleaning_rules import REPETITIONS, SAMPLED_PAIRS, PairRules
 from vanilla_transformer.data.corpus import count_overlap, find_fitting
@@ -124,10 +123,8 @@ class Preparation:
     @property
     def pieces(self) -> list[list[Any]]:
         """The pieces of all corpora, as the step `split` writes them."""
-        pieces = list[list[Any]]()
-        for part in self.parts("split"):
-            pieces += read_json(part / _PIECES_FILE)
-        return pieces
+        of_corpora = [read_json(part / _PIECES_FILE) for part in self.parts("split")]
+        return [*chain.from_iterable(of_corpora)]
 
     def shards(self, corpus: str = "*") -> list[Path]:
         """Return the files of the text that was read, of all corpora or of one. Their names begin
@@ -253,12 +250,10 @@ def _check(preparation: Preparation, number: int, folder: Path) -> None:
     usual.
     """
     path = preparation.shards()[number]
-    corpus, sample = _corpus_of(path), list[SentencePair]()
-    for earlier in preparation.shards(f"{corpus:05d}"):
-        texts = _open_shard(earlier)
-        sample += pairs_of(texts, np.arange(min(len(texts), SAMPLED_PAIRS - len(sample))))
-        if len(sample) == SAMPLED_PAIRS:
-            break
+    corpus = _corpus_of(path)
+    texts = map(_open_shard, preparation.shards(f"{corpus:05d}"))
+    rows = islice(chain.from_iterable(texts), SAMPLED_PAIRS)  # opens only the first shards
+    sample = [SentencePair(row["source"], row["target"]) for row in rows]
     spec = corpus_specs(preparation.data)[corpus]
     rules = PairRules.for_corpus(spec, cleaning_rules(preparation.data)[corpus], sample)
     shard = _open_shard(path)

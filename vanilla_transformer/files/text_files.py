@@ -209,7 +209,7 @@ def continue_lines(file: BufferedReader, offset: int, before: int) -> Iterator[s
     """Yield the lines of a file from a byte on, as [`read_file_lines`] does from its beginning.
 
     Args:
-        before: How many lines precede, for messages.
+        before: Lines that precede, for messages.
     """
     file.seek(offset)
     yield from map(_decode_line, _bounded_lines(file, file.name, before))

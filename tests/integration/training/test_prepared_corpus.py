@@ -124,7 +124,7 @@ def train_in_two(rank, folder, results):
         return file_digest(file, name)
 
     def recipe_in(name):
-        # Each process has a cache of its own, as on machines that share the corpus alone.
+        # Each process has another cache, as on machines that share the corpus alone.
         changes = IN_TWO | {"verify_data": True, "cache_dir": f"{folder}/cache-{rank}"}
         return recipe_of(Path(folder, "prepared"), Path(folder, name), **changes)
 

@@ -228,12 +228,12 @@ def _read(preparation: Preparation, number: int, folder: Path) -> None:
     lines.
     """
     report = CleaningReport()
-    number, versions, piece = preparation.pieces[number]
+    number, versions, values = preparation.pieces[number]
     rules = cleaning_rules(preparation.data)[number]
-    # A file that has changed since would have its lines at other places.
-    limits = {"versions": [*map(tuple, versions)], "piece": Piece(*piece)}
     with open_corpus(corpus_specs(preparation.data)[number]) as corpus:
-        pairs = clean_text(corpus.spec, read_rows(corpus._replace(**limits)), rules, report)
+        # A file that has changed since it was split would have its lines at other places.
+        piece = corpus._replace(versions=[*map(tuple, versions)], piece=Piece(*values))
+        pairs = clean_text(corpus.spec, read_rows(piece), rules, report)
         for shard in count():
             first = [*islice(pairs, 1)]
             if not first:

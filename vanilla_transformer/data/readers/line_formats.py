@@ -10,7 +10,6 @@ sentences. `pyarrow` reads Parquet from the open file, without another copy on d
 import json
 import logging
 import math
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +105,7 @@ def split_corpus(corpus: OpenCorpus, lines: int) -> list[Piece]:
     for offsets in zip(*(find_lines(file, lines) for file in corpus.files), strict=False):
         pieces.append(Piece(lines * len(pieces), offsets, lines))
     # The last one has all further lines, also if a side has more: reading it reports that.
-    pieces[-1] = pieces[-1]._replace(lines=sys.maxsize)
+    pieces[-1] = pieces[-1]._replace(lines=Piece().lines)
     return pieces
 
 

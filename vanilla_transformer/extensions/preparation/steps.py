@@ -200,8 +200,8 @@ def steps_of(preparation: Preparation) -> list[Step]:
     steps = [
         Step("split", preparation, _split, "corpus"),
         Step("read", preparation, _read, "piece"),
+        Step("check", preparation, _check),
     ]
-    steps.append(Step("check", preparation, _check))
     for name in preparation.repetitions:
         group, match = partial(_group, rule_name=name), partial(_match, rule_name=name)
         steps.append(Step(f"group-{name}", preparation, group))
@@ -256,8 +256,7 @@ def _check(preparation: Preparation, number: int, folder: Path) -> None:
     sample = [SentencePair(row["source"], row["target"]) for row in rows]
     spec = corpus_specs(preparation.data)[corpus]
     rules = PairRules.for_corpus(spec, cleaning_rules(preparation.data)[corpus], sample)
-    shard = _open_shard(path)
-    checks = check_texts(shard, {corpus: rules}, preparation.repetitions, num_proc=1)
+    checks = check_texts(_open_shard(path), {corpus: rules}, preparation.repetitions, num_proc=1)
     parquet.write_table(checks.data.table, folder / _CHECKS_FILE)
 
 

@@ -202,13 +202,36 @@ def decode_lines(
     else:
         raise UserError(f"{name} is empty. It must have one sentence per line.")
     leading[0] = leading[0].removeprefix(codecs.BOM_UTF8)
-    for line in chain(leading, lines):
-        yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
+    yield from map(_decode_line, chain(leading, lines))
 
 
-def _bounded_lines(file: Any, name: str) -> Iterator[bytes]:
+def continue_lines(file: BufferedReader, offset: int, before: int) -> Iterator[str]:
+    """Yield the lines of a file from a byte on, as [`read_file_lines`] does from its beginning.
+
+    Args:
+        before: Lines that precede, for messages.
+    """
+    file.seek(offset)
+    yield from map(_decode_line, _bounded_lines(file, file.name, before))
+
+
+def find_lines(file: BufferedReader, step: int) -> list[int]:
+    """Return the byte where each `step`-th line of a file begins, from the first one on."""
+    offsets, offset = [0], 0
+    for number, line in enumerate(_bounded_lines(file, file.name)):
+        if number and number % step == 0:
+            offsets.append(offset)
+        offset += len(line)
+    return offsets
+
+
+def _decode_line(line: bytes) -> str:
+    return line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
+
+
+def _bounded_lines(file: Any, name: str, before: int = 0) -> Iterator[bytes]:
     lines = iter(partial(file.readline, LONGEST_LINE + 1), b"")
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=1 + before):
         if len(line) > LONGEST_LINE:
             raise long_line_error(number, name)
         yield line

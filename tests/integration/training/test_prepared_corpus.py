@@ -1,15 +1,20 @@
 """Training from a prepared corpus: as from the text itself where a window has all shards, and
-resumed bit for bit in any window.
+resumed bit for bit in any window, in one process and in two.
 """
 
+import hashlib
 import json
+from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from tests.launchers import run_two_processes
 from tests.prepared_corpora import prepare_texts
 from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import (
+    assert_equal_tensors,
     assert_same_run,
     entries,
     flags,
@@ -17,8 +22,10 @@ from tests.tiny_runs import (
     no_scores,
     to_words,
     train_tiny,
+    trainer_tensors,
     training_state,
 )
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, REPORT_FILE
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.errors import UserError
@@ -86,6 +93,76 @@ def test_train_killed_in_the_third_window_resumes(prepared, tmp_path, monkeypatc
             train(recipe_of(prepared, tmp_path / "killed", max_steps=12, **changes))
     finally:
         path.write_text(content)
+
+
+# Steps after which a run is killed: the first one is within the third window.
+KILLED, LAST = 5, 7
+IN_TWO = {"window_shards": 1, "max_tokens": 20, "max_steps": 9, "keep_last": LAST}
+
+
+def train_until_killed(recipe, step):
+    """Train until `step` steps are made, and return the pairs of each step in this process."""
+    steps, take_step = [], TokenBudgetBatchSampler.take_step
+
+    def note(sampler):
+        batches = take_step(sampler)
+        steps.append([batch.pairs.tolist() for batch in batches])
+        return batches
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TokenBudgetBatchSampler, "take_step", note)
+        kill_at_step(recipe, patch, step)
+    return steps
+
+
+def train_in_two(rank, folder, results):
+    """Train a process of two without an interruption, and again with one in the third window."""
+    hashed, file_digest = [], hashlib.file_digest
+
+    def note(file, name):
+        hashed.append(Path(file.name).name)
+        return file_digest(file, name)
+
+    def recipe_in(name):
+        # Each process has another cache, as on machines that share the corpus alone.
+        changes = IN_TWO | {"verify_data": True, "cache_dir": f"{folder}/cache-{rank}"}
+        return recipe_of(Path(folder, "prepared"), Path(folder, name), **changes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", note)
+        results[f"steps {rank}"] = train_until_killed(recipe_in("straight"), LAST)
+        results[f"hashed {rank}"] = {name for name in hashed if name.endswith(".arrow")}
+    train_until_killed(recipe_in("killed"), KILLED)
+    results[f"resumed {rank}"] = train_until_killed(recipe_in("killed"), LAST)
+
+
+@pytest.fixture(scope="module")
+def in_two(prepared):
+    """Return what two processes have seen, by its name and the process."""
+    return run_two_processes(train_in_two, prepared.parent)
+
+
+def test_two_processes_train_on_the_batches_of_one(prepared, in_two, tmp_path):
+    changes = IN_TWO | {"gradient_accumulation_steps": 2}
+    steps = train_until_killed(recipe_of(prepared, tmp_path / "one", **changes), LAST)
+    shares = zip(in_two["steps 0"], in_two["steps 1"], strict=True)
+    assert [[*first, *second] for first, second in shares] == steps
+    assert len(in_two["hashed 0"]) == SHARDS and not in_two["hashed 1"]
+
+
+def test_two_processes_killed_in_the_third_window_resume(prepared, in_two):
+    straight, killed = prepared.parent / "straight", prepared.parent / "killed"
+    checkpoints = [list_checkpoints(run)[-1] for run in (straight, killed)]
+    assert {path.name for path in checkpoints} == {f"checkpoint-{LAST}"}
+    position = training_state(killed / f"checkpoint-{KILLED}")["progress"]["batch_sampler"]
+    assert (position["epoch"], position["window"]) == (0, 2)
+    (part,) = position["parts"]
+    assert part[1] > 0  # its steps done
+    assert_equal_tensors(*map(trainer_tensors, checkpoints))
+    weights = [load_file(path / "model.safetensors") for path in checkpoints]
+    assert_equal_tensors(*weights)
+    for rank in (0, 1):
+        assert in_two[f"resumed {rank}"] == in_two[f"steps {rank}"][KILLED:]
 
 
 def test_dry_run_counts_the_pairs_of_all_windows(prepared, tmp_path):

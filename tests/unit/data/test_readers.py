@@ -7,6 +7,7 @@ import lzma
 import os
 import tracemalloc
 import zipfile
+from itertools import chain
 
 import datasets
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tests.sweeps import sample
 from vanilla_transformer.data.readers import (
     CorpusRow,
     CorpusSpec,
+    Piece,
     SentencePair,
     line_formats,
     open_corpus,
@@ -24,6 +26,7 @@ from vanilla_transformer.data.readers import (
     read_pairs,
     read_rows,
     read_text_files,
+    split_corpus,
     stream_lines,
 )
 from vanilla_transformer.files.text_files import LONGEST_LINE
@@ -132,6 +135,77 @@ SCORED = [CorpusRow(1, PAIRS[0], 0.9), CorpusRow(2, PAIRS[1], -1.5)]
 def parse_rows(spec):
     with open_corpus(spec) as corpus:
         return list(read_rows(corpus))
+
+
+SCORES = "".join(f"a{number}\tA{number}\t0.{number}\n" for number in range(1, 8))
+JSON_LINES = [json.dumps({"source": f"a{number}", "target": "A"}) for number in range(7)]
+SPLIT = {
+    "one and two": ("\ufeffa\r\n\nb\n{}\n\nd\n", "A\n\nB\nC\n\nD"),
+    "blank lines": ("a" + "\n" * 20, "A\n" + " \n" * 19),
+    "table": (SCORES.replace("a3", "WEBVTT"),),
+    "table with names": (f"source\ttarget\tscore\n{SCORES}",),
+    "rows": ("\n".join([JSON_LINES[0], "", *JSON_LINES[1:]]),),
+}
+
+
+def split_spec(write, kind):
+    """Write the files of a corpus of `SPLIT`, and return it."""
+    contents = SPLIT[kind]
+    if len(contents) == 2:
+        source, target = write("a.en", contents[0]), write("a.de", contents[1])
+        return CorpusSpec(source=str(source), target=str(target))
+    ending = ".jsonl" if kind == "rows" else ".tsv"
+    return CorpusSpec(file=str(write(f"a{ending}", contents[0])), reverse=True)
+
+
+def parse_pieces(spec, lines):
+    """Return the rows of each piece of a corpus, of which the last is read first."""
+    with open_corpus(spec) as corpus:
+        pieces = split_corpus(corpus, lines)
+    parts = []
+    for piece in reversed(pieces):
+        with open_corpus(spec) as corpus:
+            parts.append(list(read_rows(corpus._replace(piece=piece))))
+    return parts[::-1]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 5, 8, 99])
+@pytest.mark.parametrize("kind", SPLIT)
+def test_pieces_of_a_corpus_are_its_rows(write, kind, lines, caplog):
+    caplog.set_level("INFO")
+    spec = split_spec(write, kind)
+    expected = parse_rows(spec)
+    messages = [*caplog.messages]
+    pieces = parse_pieces(spec, lines)
+    assert [*chain.from_iterable(pieces)] == expected
+    total = len(SPLIT[kind][0].splitlines())
+    assert len(pieces) == -(-total // lines)
+    assert caplog.messages == messages * 2  # once for all pieces
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_compressed_files_and_other_formats_are_one_piece(write, tmp_path, ending):
+    write("a.en", "one\n" * 4)
+    target = write("a.de" + ending, pack(ending, "eins\n" * 4))
+    spec = CorpusSpec(source=str(tmp_path / "a.en"), target=str(target))
+    with open_corpus(spec) as corpus:
+        assert len(split_corpus(corpus, 2)) == (1 if ending else 2)
+    with open_corpus(CorpusSpec(file=str(write("a.tmx", TMX)))) as corpus:
+        assert split_corpus(corpus, 2) == [Piece()]
+
+
+PIECE_MISTAKES = {
+    ("a\nb\nc\nd\n", "A\nB\nC\n"): "number of lines, got 4 in .*a.en and 3 in .*a.de",
+    ("a\nb\nc\n", "A\nB\nC\nD\nE\nF\nG\n"): "number of lines, got 3 in .*a.en and 7 in .*a.de",
+    ("a\nb\nc\n" + "d" * (LONGEST_LINE + 1), "A\nB\nC\nD\n"): "Line 4 of .*a.en must have at most",
+}
+
+
+@pytest.mark.parametrize("contents", PIECE_MISTAKES, ids=["shorter", "longer", "a long line"])
+def test_pieces_name_mistakes_by_the_lines_of_the_file(write, contents):
+    source, target = write("a.en", contents[0]), write("a.de", contents[1])
+    with pytest.raises(ValueError, match=PIECE_MISTAKES[contents]):
+        parse_pieces(CorpusSpec(source=str(source), target=str(target)), 2)
 
 
 NAMES = ["source\ttarget", "SRC\ttgt", "src\ttrg", "en\tde", "en-US\tde_AT", "EN\tDE"]

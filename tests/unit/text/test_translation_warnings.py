@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vanilla_transformer.text import translation_warnings
 from vanilla_transformer.text.translation_warnings import (
     WARNINGS,
     WarningLimits,
     find_warnings,
     has_other_numbers,
+    has_other_scripts,
     length_ratio,
     measure_limits,
     most_repeats,
@@ -242,6 +244,16 @@ def test_most_repeats_counts_phrases_in_a_row(words, size):
         return count
 
     assert most_repeats(words, size) == max(1, *map(repeats, range(len(words))))
+
+
+def test_scripts_of_usual_letters_are_found_without_protected_text(monkeypatch):
+    texts = {"LATIN": "A café opens at 9:30 (v1.2).", "CYRILLIC": "Кафе, 12 км, §\u00a05."}
+    protected = "Файл https://example.org/read_me.html открыт."
+    assert not has_other_scripts(protected, ["CYRILLIC"])
+    monkeypatch.setattr(translation_warnings, "remove_protected", None)
+    for script, text in texts.items():
+        assert not has_other_scripts(text, [script])
+    assert not has_other_scripts("".join(texts.values()), [*texts])
 
 
 def test_find_warnings_names_sources_in_scripts_of_no_source_in_training():

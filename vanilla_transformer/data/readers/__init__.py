@@ -18,6 +18,7 @@ from .corpora import (
     CorpusRow,
     CorpusSpec,
     OpenCorpus,
+    Piece,
     SentencePair,
     WordPair,
     content_key,
@@ -34,6 +35,7 @@ from .line_formats import (
     parse_tables,
     parse_tsv,
     read_text_files,
+    split_corpus,
     stream_text_files,
 )
 
@@ -82,7 +84,7 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         from .xml_formats import parse_tmx, parse_xliff
 
         pairs = parse_tmx(corpus) if form.name == "tmx" else parse_xliff(corpus)
-    return map(CorpusRow, count(1), pairs)
+    return map(CorpusRow, count(1 + corpus.piece.before), pairs)
 
 
 __all__ = ["ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
@@ -102,4 +104,4 @@ __all__ += [
     "read_text_files",
     "stream_lines",
 ]
-__all__ += ["stream_text_files"]
+__all__ += ["Piece", "split_corpus", "stream_text_files"]

@@ -183,6 +183,16 @@ def file_format(name: str) -> str:
     return "".join(suffixes[-1:])
 
 
+class Piece(NamedTuple):
+    """Lines of a corpus: how many precede them, the byte of each file where they begin, and their
+    number.
+    """
+
+    before: int = 0
+    offsets: Sequence[int] = (0, 0)
+    lines: int = sys.maxsize
+
+
 class OpenCorpus(NamedTuple):
     """A corpus with its open files, or with the rows of its dataset."""
 
@@ -190,6 +200,7 @@ class OpenCorpus(NamedTuple):
     files: list[BufferedReader]
     rows: Any = None
     versions: Sequence[tuple[int, int]] = ()  # of the files when they were opened
+    piece: Piece = Piece()  # to read, of files that `split_corpus` splits
 
     @property
     def format(self) -> str:

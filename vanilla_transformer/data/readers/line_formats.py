@@ -19,15 +19,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.files.inputs import compression_of
 from vanilla_transformer.files.text_files import (
+    continue_lines,
     decode_lines,
+    find_lines,
     has_invalid_unicode,
     invalid_unicode_error,
     read_file_lines,
 )
 from vanilla_transformer.text.column_names import find_named_columns
 
-from .corpora import ROWS_PER_BATCH, CorpusRow, CorpusSpec, OpenCorpus, SentencePair, open_corpus
+from .corpora import (
+    ROWS_PER_BATCH,
+    CorpusRow,
+    CorpusSpec,
+    OpenCorpus,
+    Piece,
+    SentencePair,
+    open_corpus,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,15 +89,40 @@ def stream_text_files(source_file: str | Path, target_file: str | Path) -> Itera
 
 def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """Pair the lines of two files."""
-    sources, targets = map(read_file_lines, corpus.files)
-    return _pair_lines(sources, targets, [file.name for file in corpus.files])
+    sources, targets = _read_piece(corpus, 0), _read_piece(corpus, 1)
+    return _pair_lines(sources, targets, [file.name for file in corpus.files], corpus.piece.before)
+
+
+def split_corpus(corpus: OpenCorpus, lines: int) -> list[Piece]:
+    """Return the pieces of a corpus with so many lines each, which can be read by themselves.
+
+    A corpus that is compressed or has other formats than lines is one piece.
+    """
+    has_lines = corpus.rows is None and corpus.format in ("", ".tsv", ".jsonl")
+    if not has_lines or any(compression_of(file.name) for file in corpus.files):
+        return [Piece()]
+    pieces = list[Piece]()
+    for offsets in zip(*(find_lines(file, lines) for file in corpus.files), strict=False):
+        pieces.append(Piece(lines * len(pieces), offsets, lines))
+    # The last one has all further lines, also if a side has more: reading it reports that.
+    pieces[-1] = pieces[-1]._replace(lines=Piece().lines)
+    return pieces
+
+
+def _read_piece(corpus: OpenCorpus, side: int = 0) -> Iterator[str]:
+    """Return the lines of a file that belong to the piece of its corpus."""
+    file, piece = corpus.files[side], corpus.piece
+    lines = read_file_lines(file)
+    if piece.before:
+        lines = continue_lines(file, piece.offsets[side], piece.before)
+    return islice(lines, piece.lines)
 
 
 def _pair_lines(
-    sources: Iterator[str], targets: Iterator[str], names: Sequence[str]
+    sources: Iterator[str], targets: Iterator[str], names: Sequence[str], before: int = 0
 ) -> Iterator[SentencePair]:
     """Pair lines, without white space at their ends."""
-    for number, (source, target) in enumerate(zip_longest(sources, targets)):
+    for number, (source, target) in enumerate(zip_longest(sources, targets), start=before):
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
             sizes = [number, number + rest]
@@ -100,7 +136,7 @@ def _pair_lines(
 def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """Parse objects with both languages, maybe in a `translation`, and maybe with a `score`."""
     file = corpus.files[0]
-    for number, line in enumerate(read_file_lines(file), start=1):
+    for number, line in enumerate(_read_piece(corpus), start=1 + corpus.piece.before):
         if not line.strip():
             continue
         location = f"Line {number} of {file.name}"
@@ -345,12 +381,16 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     The first line may name the columns, see [`find_named_columns`]. Of more than two columns
     without names, the only two that are not numbers are the sides.
     """
-    name = corpus.files[0].name
-    numbered = enumerate(read_file_lines(corpus.files[0]), start=1)
-    first = list(islice(numbered, _SAMPLE))
-    sample = [line for _, line in first if line.strip()]
-    columns = _find_columns(sample, corpus.spec, name)
-    for number, line in chain(first[columns.has_names :], numbered):
+    name, before = corpus.files[0].name, corpus.piece.before
+    lines = read_file_lines(corpus.files[0])
+    first = list(islice(lines, _SAMPLE))
+    sample = [line for line in first if line.strip()]
+    columns = _find_columns(sample, corpus.spec, name, is_logged=not before)
+    if before:
+        first, lines = [], _read_piece(corpus)
+    piece = islice(chain(first, lines), corpus.piece.lines)
+    numbered = enumerate(piece, start=1 + before)
+    for number, line in islice(numbered, columns.has_names and not before, None):
         is_blank = not line.strip()
         cells = [""] * columns.total
         if not is_blank:
@@ -368,7 +408,7 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         yield CorpusRow(number, pair, score)
 
 
-def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns:
+def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str, is_logged: bool) -> _Columns:
     """Return the columns of a file that begins with these lines, and log them if they are not just
     two sentences.
     """
@@ -403,7 +443,7 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
         named = [index for index in scores if first[index].strip().casefold() == _SCORE]
         score = named[0] if named else score
     columns = _Columns(*sides, score, count, has_names)
-    if has_names or count > 2:
+    if is_logged and (has_names or count > 2):
         text = f"{name}: "
         if has_names:
             text += "The first line names the columns: "

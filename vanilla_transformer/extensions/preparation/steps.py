@@ -41,7 +41,6 @@ from vanilla_transformer.data.cleaning import (
     find_duplicates,
     find_language_mistakes,
     hash_columns,
-    pairs_of,
 )
 from vanilla_transformer.data.cleaning_rules import REPETITIONS, SAMPLED_PAIRS, PairRules
 from vanilla_transformer.data.corpus import count_overlap, find_fitting
@@ -63,7 +62,14 @@ from vanilla_transformer.data.prepared_corpus import (
     describe_shard,
     write_manifest,
 )
-from vanilla_transformer.data.readers import ROWS_PER_BATCH, open_corpus, read_rows
+from vanilla_transformer.data.readers import (
+    ROWS_PER_BATCH,
+    Piece,
+    SentencePair,
+    open_corpus,
+    read_rows,
+    split_corpus,
+)
 from vanilla_transformer.data.texts import Texts
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
@@ -79,7 +85,8 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import find_languages
 
 _MOST_RANGES = 256  # of hashes: as many files are read for each shard
-_CHECKS_FILE, _GROUPS_FILE, _ENTRY_FILE = "checks.parquet", "groups.arrow", "entry.json"
+_PIECES_FILE, _ENTRY_FILE = "pieces.json", "entry.json"
+_CHECKS_FILE, _GROUPS_FILE = "checks.parquet", "groups.arrow"
 
 
 @dataclass(frozen=True)
@@ -114,18 +121,23 @@ class Preparation:
         return [name for name in REPETITIONS if name in names]
 
     @property
-    def shards(self) -> list[Path]:
-        """The files of the text that was read. The folder of a shard has the number of its
-        corpus.
+    def pieces(self) -> list[list[Any]]:
+        """The pieces of all corpora, as the step `split` writes them."""
+        of_corpora = [read_json(part / _PIECES_FILE) for part in self.parts("split")]
+        return [*chain.from_iterable(of_corpora)]
+
+    def shards(self, corpus: str = "*") -> list[Path]:
+        """Return the files of the text that was read, of all corpora or of one. Their names begin
+        with the number of the corpus.
         """
-        return sorted(self.work.glob("read/[0-9]*/*.arrow"))
+        return sorted(self.work.glob(f"read/[0-9]*/{corpus}-*.arrow"))
 
     @property
     def sizes(self) -> dict[str, int]:
         """The number of parts of a step, by its unit."""
-        corpora, shards = len(corpus_specs(self.data)), len(self.shards)
-        ranges = min(shards, _MOST_RANGES)
-        return {"corpus": corpora, "shard": shards, "range": ranges, "text": 1}
+        sizes = {"corpus": len(corpus_specs(self.data)), "piece": len(self.pieces)}
+        sizes |= {"shard": len(self.shards()), "text": 1}
+        return sizes | {"range": min(sizes["shard"], _MOST_RANGES)}
 
     def parts(self, step: str) -> list[Path]:
         """Return the folders that a step has written, in the order of the text."""
@@ -137,7 +149,7 @@ class Preparation:
         """
         checks = parquet.read_table(self.parts("check")[shard] / _CHECKS_FILE, columns=["rule"])
         broken = checks["rule"].to_numpy().copy()
-        rules = cleaning_rules(self.data)[int(self.shards[shard].parent.name)]
+        rules = cleaning_rules(self.data)[_corpus_of(self.shards()[shard])]
         for name in repetitions:
             parts = self.parts(f"match-{name}") if name in rules.drop else []
             for part in parts:
@@ -166,7 +178,8 @@ class Step:
 
     Args:
         write: Writes a part into a folder, given its number.
-        unit: The input of a part: a corpus, a shard, a range of hashes, or the whole text.
+        unit: The input of a part: a corpus, a piece of one, a shard, a range of hashes, or the
+            whole text.
     """
 
     name: str
@@ -184,7 +197,11 @@ class Step:
 
 def steps_of(preparation: Preparation) -> list[Step]:
     """Return the steps in their order. Each needs all parts of the ones before."""
-    steps = [Step("read", preparation, _read, "corpus"), Step("check", preparation, _check)]
+    steps = [
+        Step("split", preparation, _split, "corpus"),
+        Step("read", preparation, _read, "piece"),
+        Step("check", preparation, _check),
+    ]
     for name in preparation.repetitions:
         group, match = partial(_group, rule_name=name), partial(_match, rule_name=name)
         steps.append(Step(f"group-{name}", preparation, group))
@@ -196,21 +213,35 @@ def steps_of(preparation: Preparation) -> list[Step]:
     return steps
 
 
+def _split(preparation: Preparation, number: int, folder: Path) -> None:
+    """Find the pieces of a corpus, with as many lines each as a shard has pairs. For each write the
+    number of the corpus, the versions of its files, and the values of the piece.
+    """
+    with open_corpus(corpus_specs(preparation.data)[number]) as corpus:
+        pieces = split_corpus(corpus, preparation.shard_pairs)
+        rows = [(number, corpus.versions, piece) for piece in pieces]
+    (folder / _PIECES_FILE).write_text(json.dumps(rows), encoding="utf-8")
+
+
 def _read(preparation: Preparation, number: int, folder: Path) -> None:
-    """Read a corpus, and write its text in shards, without the pairs that break rules on lines."""
-    specs, report = corpus_specs(preparation.data), CleaningReport()
+    """Read a piece of a corpus, and write its text in shards, without the pairs that break rules on
+    lines.
+    """
+    report = CleaningReport()
+    number, versions, values = preparation.pieces[number]
     rules = cleaning_rules(preparation.data)[number]
-    with open_corpus(specs[number]) as corpus:
-        pairs = clean_text(corpus.spec, read_rows(corpus), rules, report)
+    with open_corpus(corpus_specs(preparation.data)[number]) as corpus:
+        # A file that has changed since it was split would have its lines at other places.
+        piece = corpus._replace(versions=[*map(tuple, versions)], piece=Piece(*values))
+        pairs = clean_text(corpus.spec, read_rows(piece), rules, report)
         for shard in count():
             first = [*islice(pairs, 1)]
             if not first:
                 break
             rest = islice(pairs, preparation.shard_pairs - 1)
-            with pa.ipc.new_stream(str(folder / f"{shard:05d}.arrow"), SCHEMA) as file:
+            name = f"{number:05d}-{shard:05d}.arrow"
+            with pa.ipc.new_stream(str(folder / name), SCHEMA) as file:
                 write_pairs(file, chain(first, rest), number)
-    if shard:
-        report.warnings = find_language_mistakes(open_arrow_files(folder), specs)
     write_report(folder, report)
 
 
@@ -218,14 +249,14 @@ def _check(preparation: Preparation, number: int, folder: Path) -> None:
     """Apply the rules on single pairs to a shard, of which some take the beginning of its corpus as
     usual.
     """
-    path = preparation.shards[number]
-    corpus = int(path.parent.name)
-    texts = open_arrow_files(path.parent)
-    sample = pairs_of(texts, np.arange(min(len(texts), SAMPLED_PAIRS)))
+    path = preparation.shards()[number]
+    corpus = _corpus_of(path)
+    texts = map(_open_shard, preparation.shards(f"{corpus:05d}"))
+    rows = islice(chain.from_iterable(texts), SAMPLED_PAIRS)  # opens only the first shards
+    sample = [SentencePair(row["source"], row["target"]) for row in rows]
     spec = corpus_specs(preparation.data)[corpus]
     rules = PairRules.for_corpus(spec, cleaning_rules(preparation.data)[corpus], sample)
-    shard = datasets.Dataset.from_file(str(path))
-    checks = check_texts(shard, {corpus: rules}, preparation.repetitions, num_proc=1)
+    checks = check_texts(_open_shard(path), {corpus: rules}, preparation.repetitions, num_proc=1)
     parquet.write_table(checks.data.table, folder / _CHECKS_FILE)
 
 
@@ -257,8 +288,7 @@ def _match(preparation: Preparation, number: int, folder: Path, rule_name: str) 
 
 def _filter(preparation: Preparation, number: int, folder: Path) -> None:
     """Write the pairs of a shard that no rule drops, and count the others."""
-    texts = datasets.Dataset.from_file(str(preparation.shards[number]))
-    report = CleaningReport()
+    texts, report = _open_shard(preparation.shards()[number]), CleaningReport()
     broken = preparation.find_broken(number, preparation.repetitions)
     count_broken(texts, broken, report)
     write_texts(folder, texts, broken == KEPT, report)
@@ -274,7 +304,7 @@ def _tokenize(preparation: Preparation, number: int, folder: Path) -> None:
     """Tokenize a shard, drop pairs by their lengths without tags, and describe the others."""
     tokenizer = AutoTokenizer.from_pretrained(preparation.parts("vocabulary")[0])
     encode, languages = partial(encode_sentences, tokenizer), find_languages(tokenizer)
-    corpus = int(preparation.shards[number].parent.name)
+    corpus = _corpus_of(preparation.shards()[number])
     direction = corpus_specs(preparation.data)[corpus].direction
     rules, report = cleaning_rules(preparation.data), CleaningReport()
     texts = open_arrow_files(preparation.parts("filter")[number])
@@ -305,6 +335,8 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
     """
     output, texts = preparation.folder, preparation.load_texts()
     report, overlaps = texts.training.report, dict[str, Any]()
+    uncleaned = datasets.concatenate_datasets([*map(_open_shard, preparation.shards())])
+    report.warnings += find_language_mistakes(uncleaned, texts.specs)
     for name, held_out in texts.held_out.items():
         overlaps[name] = vars(count_overlap(texts.training.dataset, held_out))
     entries: list[ShardEntry] = []
@@ -334,6 +366,14 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
         shards=entries,
     )
     write_manifest(output, manifest)
+
+
+def _corpus_of(shard: Path) -> int:
+    return int(shard.name.partition("-")[0])
+
+
+def _open_shard(path: Path) -> datasets.Dataset:
+    return datasets.Dataset.from_file(str(path))
 
 
 def _write_groups(

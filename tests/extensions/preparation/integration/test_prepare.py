@@ -22,7 +22,7 @@ from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, open_shards,
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer, load_or_train_tokenizer
 from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.extensions.preparation import preparation, steps
-from vanilla_transformer.extensions.preparation.preparation import prepare
+from vanilla_transformer.extensions.preparation.preparation import plan_preparation, prepare
 from vanilla_transformer.training.recipe import parse_recipe
 
 WORDS = ["one", "two", "three", "four", "five", "Anna", "Berlin"]
@@ -132,6 +132,7 @@ def test_tasks_of_which_one_is_killed_make_the_same_files(folder, recipe, tmp_pa
     assert [path.name for path in output.iterdir()] == ["work"]
     marks = output / "work/logs/4/group-duplicates/completions"
     assert len([*marks.iterdir()]) == 4
+    assert len([*output.glob("work/read/[0-9]*")]) == 3 + 1 + 1 + 3  # pieces of the files
     monkeypatch.setattr(steps, "_read", None)  # which is done
     prepare(recipe, output, SHARD_PAIRS, tasks=4)
     assert files_of(output) == files_of(folder / "one")
@@ -156,6 +157,19 @@ def test_a_run_that_was_killed_at_its_end_is_continued(folder, recipe, tmp_path,
     assert files_of(output) == files_of(folder / "one")
     with pytest.raises(UserError, match="must be a new or an empty folder"):
         prepare(recipe, output, SHARD_PAIRS)
+
+
+def test_a_file_that_changed_since_it_was_split_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a.tsv"
+    path.write_text("one\tONE\n" * 25)
+    flags = ["--train_source", "a.tsv", "--output_dir", "unused"]
+    split, read, *_ = plan_preparation(parse_recipe(flags), "out", SHARD_PAIRS)
+    split()
+    path.write_text("two\tTWO!\n" * 25)
+    with pytest.raises(UserError, match="a.tsv must not change while it is read, but it did"):
+        read(None, 1, 3)
+    assert not [*tmp_path.glob("out/work/read/*")]
 
 
 def test_held_out_text_is_read_before_the_work(recipe, tmp_path):

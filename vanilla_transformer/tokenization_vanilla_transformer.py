@@ -37,7 +37,7 @@ _SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token":
 # Of sequences that are no language: their tokens and settings, the patterns that split them, and
 # the place within the name of a special token, which no text may be.
 CHARACTERS, WORDS, REGEX = SEQUENCES = ("characters", "words", "regex")
-_OF_SEQUENCES = {**_SPECIAL_TOKENS, "unk_token": "<unk>", "sequences": True}
+_OF_SEQUENCES: dict[str, Any] = {**_SPECIAL_TOKENS, "unk_token": "<unk>", "sequences": True}
 _SPLITS = {
     CHARACTERS: (r"[\s\S]", "isolated"),
     WORDS: (r"\s+", "removed"),
@@ -140,7 +140,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
                 with a multiple of 8 pieces, which Marian and Bergamot read. It has one more entry,
                 padding, and chooses pieces without `min_frequency`. For sequences:
                 `"characters"`; `"words"`, which white space separates and decoding joins by spaces;
-                or `"regex"`, matches of `pattern` and what is between them. All of them, or the
+                or `"regex"`, matches of `pattern` and the text between them. All of them, or the
                 most frequent ones, are the vocabulary.
             normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`]; not for
                 SentencePiece and sequences.

@@ -109,7 +109,9 @@ class Request:
     def segments(self, texts: list[str]) -> list[list[Segment]]:
         """Return the segments of each text with their token ids; none for blank text."""
         lines = [split_lines(text) for text in texts]
-        return encode_segments(lines, self._encode, *source_limits(self._pipeline.model.config))
+        limits = source_limits(self._pipeline.model.config)
+        is_sequence = reads_sequences(self._pipeline.tokenizer)
+        return encode_segments(lines, self._encode, *limits, is_sequence)
 
     def keep(self, segment: Segment) -> str:
         """Return the translation of a segment without tokens."""
@@ -343,11 +345,17 @@ def source_limits(config: PreTrainedConfig) -> tuple[int, int]:
     return min(longest or most, most), most
 
 
+def reads_sequences(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether a tokenizer is of sequences that are no language, such as molecules."""
+    return bool(getattr(tokenizer, "init_kwargs", {}).get("sequences"))
+
+
 def encode_segments(
     lines: Sequence[Sequence[Segment]],
     encode: Callable[[list[str]], list[list[int]]],
     longest: int,
     most: int,
+    is_sequence: bool = False,
 ) -> list[list[Segment]]:
     """Return the segments of each text with their token ids, of which segments without letters have
     none.
@@ -355,7 +363,18 @@ def encode_segments(
     Args:
         lines: The lines of each text.
         encode: Returns the token ids of texts.
+        is_sequence: Each line is a sequence that is no language: it is translated as a whole, even
+            without letters, and refused if it is too long.
     """
+    if is_sequence:
+        sequences = _encode(lines, encode, needs_letters=False)
+        length = max((len(part.tokens) for part in chain.from_iterable(sequences)), default=0)
+        if length > most:
+            raise UserError(
+                f"A sequence must have at most {most} tokens, the longest in training or "
+                f"{_LONGEST_SENTENCE}, got one of {length}. Leave it out."
+            )
+        return sequences
     segments: list[list[Segment]] = []
     parts = _split_long(_encode(lines, encode), encode, longest, split_sentences)
     # Until nothing is cut: a character may have more tokens than `most`.
@@ -383,12 +402,15 @@ def _split_long(
 
 
 def _encode(
-    segments: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]]
+    segments: Sequence[Sequence[Segment]],
+    encode: Callable[[list[str]], list[list[int]]],
+    needs_letters: bool = True,
 ) -> list[list[Segment]]:
-    """Give token ids to the segments that have letters and no tokens yet."""
+    """Give token ids to the segments that have letters, if these are needed, and no tokens yet."""
 
     def lacks_tokens(segment: Segment) -> bool:
-        return not segment.tokens and any(map(str.isalpha, segment.text))
+        has_text = not needs_letters or any(map(str.isalpha, segment.text))
+        return has_text and not segment.tokens
 
     texts = [segment.text for segment in chain.from_iterable(segments) if lacks_tokens(segment)]
     token_rows = iter(encode(texts))

@@ -34,6 +34,16 @@ from .errors import UserError
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 SENTENCEPIECE, SENTENCEPIECE_FILE = "sentencepiece", "sentencepiece.model"
 _SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+# Of sequences that are no language: their tokens and settings, the patterns that split them, and
+# the place within the name of a special token, which no text may be.
+CHARACTERS, WORDS, REGEX = SEQUENCES = ("characters", "words", "regex")
+_OF_SEQUENCES: dict[str, Any] = {**_SPECIAL_TOKENS, "unk_token": "<unk>", "sequences": True}
+_SPLITS = {
+    CHARACTERS: (r"[\s\S]", "isolated"),
+    WORDS: (r"\s+", "removed"),
+    REGEX: ("", "isolated"),
+}
+_SPECIAL_NAMES = r"(?<=<)(?=(?:pad|/?s|unk)>)"
 # Numbers of fields in its files; the last one is within the second.
 _PIECE, _NORMALIZATION, _COMPILED = 1, 3, 2
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
@@ -78,7 +88,7 @@ _MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     """
     Byte-level BPE, WordPiece or unigram tokenizer, or one with a model of SentencePiece, trained by
-    `train_from_iterator`.
+    `train_from_iterator`; or one of sequences that are no language.
 
     Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with
     `bos_token`, but with padding for SentencePiece, which has no BOS. The vocabulary contains the
@@ -88,6 +98,10 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not,
     are: `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in
     one piece.
+
+    For sequences, such as molecules or phonemes, each character, word or match of a pattern is one
+    token. Nothing is normalized, and what the training text lacks is `<unk>`. By `sequences` in the
+    configuration of the tokenizer, pipelines know that they neither split nor keep text of them.
 
     `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package
     too, as a `PreTrainedTokenizerFast`.
@@ -107,6 +121,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         show_progress: bool = False,
         model: str = "bpe",
         normalization: str = "nfc",
+        pattern: str | None = None,
     ) -> "VanillaTransformerTokenizer":
         """
         Train a joint vocabulary on the sentences of both languages.
@@ -123,19 +138,27 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
                 `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French;
                 `"unigram"`; or `"sentencepiece"`, the unigram model of the library `sentencepiece`
                 with a multiple of 8 pieces, which Marian and Bergamot read. It has one more entry,
-                padding, and chooses pieces without `min_frequency`.
+                padding, and chooses pieces without `min_frequency`. For sequences:
+                `"characters"`; `"words"`, which white space separates and decoding joins by spaces;
+                or `"regex"`, matches of `pattern` and the text between them. All of them, or the
+                most frequent ones, are the vocabulary.
             normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`]; not for
-                SentencePiece.
+                SentencePiece and sequences.
+            pattern (`str`): The regular expression of `"regex"`, in the syntax of Oniguruma.
 
         Raises:
             ValueError: the vocabulary has no room for bytes and special tokens, the model or the
                 normalization is unknown, there is no text, or `texts` is a single string.
         """
-        _check_training(texts, vocab_size, min_frequency, model, normalization)
+        _check_training(texts, vocab_size, min_frequency, model, normalization, pattern)
         counted = _CountedTexts(texts)
-        sentencepiece_model, special_tokens = None, _SPECIAL_TOKENS
-        if model == SENTENCEPIECE:
-            sentencepiece_model, special_tokens = (
+        settings: dict[str, Any] = _SPECIAL_TOKENS
+        sentencepiece_model = None
+        if model in SEQUENCES:
+            settings = _OF_SEQUENCES
+            tokenizer = _train_on_sequences(counted, model, pattern, vocab_size, show_progress)
+        elif model == SENTENCEPIECE:
+            sentencepiece_model, settings = (
                 _train_sentencepiece(counted, vocab_size),
                 _SENTENCEPIECE_TOKENS,
             )
@@ -150,8 +173,8 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
                 "show_progress": show_progress,
             }
             tokenizer = _TRAINERS[model](untrained, counted, options)
-            counted.check()
-        eos = special_tokens["eos_token"]
+        counted.check()
+        eos = settings["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {eos}",
             pair=f"$A $B {eos}",
@@ -161,7 +184,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
             tokenizer_object=tokenizer,
             split_special_tokens=True,
             clean_up_tokenization_spaces=False,
-            **special_tokens,
+            **settings,
         )
         trained.sentencepiece_model = sentencepiece_model
         return trained
@@ -241,8 +264,9 @@ def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         for name, token in tokenizer.special_tokens_map.items()
         if isinstance(token, str)
     }
-    # See `Languages`.
-    stored = {name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"}
+    # See `Languages` and `reads_sequences`.
+    settings = tokenizer.init_kwargs
+    stored = {name: settings[name] for name in ("directions", "sequences") if name in settings}
     return (
         named
         | stored
@@ -276,19 +300,28 @@ def _are_rows(token_ids: Any) -> bool:
 
 
 def _check_training(
-    texts: Iterable[str], vocab_size: int, min_frequency: int, model: str, normalization: str
+    texts: Iterable[str],
+    vocab_size: int,
+    min_frequency: int,
+    model: str,
+    normalization: str,
+    pattern: str | None,
 ) -> None:
     if isinstance(texts, str):
         raise UserError(
             f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}."
         )
-    known = (*_TRAINERS, SENTENCEPIECE)
+    known = (*_TRAINERS, SENTENCEPIECE, *SEQUENCES)
     if model not in known:
         raise UserError(f"`model` must be one of {', '.join(known)}, got {model!r}.")
-    if model == SENTENCEPIECE and normalization != NORMALIZATIONS[0]:
+    if model not in _TRAINERS and normalization != NORMALIZATIONS[0]:
         raise UserError(
-            f"`normalization` must be left out for {SENTENCEPIECE}, whose model has its own, got "
+            f"`normalization` must be left out for {model}, whose model has its own or none, got "
             f"{normalization!r}."
+        )
+    if (model == REGEX) != bool(pattern):
+        raise UserError(
+            f"A pattern must be given for {REGEX} and no other model, got {pattern!r} for {model}."
         )
     if min_frequency < 0:
         raise UserError(f"`min_frequency` must not be negative, got {min_frequency}.")
@@ -626,6 +659,42 @@ def _fit_unigram(
     ]
     scores |= dict.fromkeys(rare[: size - len(scores)], min(scores.values()) - 1.0)
     return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
+
+
+def _train_on_sequences(
+    texts: Iterable[str],
+    model: str,
+    pattern: str | None,
+    vocab_size: int,
+    show_progress: bool,
+) -> Tokenizer:
+    """Train a tokenizer whose vocabulary has whole parts of texts. With a pattern, text between its
+    matches is a part, too, so that nothing is lost.
+    """
+    tokenizer = Tokenizer(models.WordLevel(unk_token=_OF_SEQUENCES["unk_token"]))
+    usual, behavior = _SPLITS[model]
+    try:
+        splitter = Regex(pattern or usual)
+    except Exception as error:  # Oniguruma's have no type of their own
+        raise UserError(
+            f"A pattern must be a regular expression of Oniguruma, got {pattern!r}: {error}."
+        ) from error
+    if model != WORDS:
+        tokenizer.decoder = decoders.Fuse()  # without a decoder, spaces join tokens
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(splitter, behavior),
+            pre_tokenizers.Split(Regex(_SPECIAL_NAMES), "isolated"),
+        ]
+    )
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size,
+        min_frequency=0,
+        show_progress=show_progress,
+        special_tokens=[*_SPECIAL_TOKENS.values(), _OF_SEQUENCES["unk_token"]],
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
 
 
 def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:

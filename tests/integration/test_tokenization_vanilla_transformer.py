@@ -24,7 +24,7 @@ from tests.sweeps import examples
 from tests.tiny import tiny_tokenizer
 from tests.unicode_texts import normal_form
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
-from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
+from vanilla_transformer.data.data_arguments import NORMALIZED, TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
@@ -41,8 +41,9 @@ TINY_TEXTS = [
     "Ein Mann schläft.",
     "Zwei Hunde laufen über das grüne Gras.",
 ] * 2
-# SentencePiece has separate tests.
-BYTE_LEVEL = [model for model in TOKENIZER_MODELS if model != "sentencepiece"]
+# SentencePiece and sequences have separate tests.
+BYTE_LEVEL = NORMALIZED
+ALL = [model for model in TOKENIZER_MODELS if model != "regex"]  # which needs a pattern
 TEXTS = ["A man is sleeping.", "Two dogs run."]
 TEXTS = [*TEXTS, "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
 # Every Unicode text, with spaces, breaks and our own special tokens more often than chance has
@@ -203,13 +204,13 @@ def test_class_trains_each_model_that_recipes_name():
 
 
 ONE_OF = "must be one of"
-NO_MODEL = f"`model` {ONE_OF} bpe, unigram, wordpiece, sentencepiece, got 'words'"
+NO_MODEL = f"`model` {ONE_OF} bpe, unigram, wordpiece, sentencepiece, .*, got 'letters'"
 NO_FORM = f"`normalization` {ONE_OF} nfc, nfkc, none, got 'nmt_nfkc'"
 TOO_MANY = "`vocab_size` must be at most 10,000,000, got 10000001"
 REFUSED = [
     (TEXTS, {"vocab_size": 10**7 + 1}, TOO_MANY),
     (TEXTS, {"vocab_size": 258}, "`vocab_size` must be at least 259 .*got 258"),
-    (TEXTS, {"model": "words"}, NO_MODEL),
+    (TEXTS, {"model": "letters"}, NO_MODEL),
     (TEXTS, {"min_frequency": -1}, "`min_frequency` must not be negative, got -1"),
     (TEXTS, {"normalization": "nmt_nfkc"}, NO_FORM),
     ("A man", {}, "got the one string 'A man'"),
@@ -226,9 +227,9 @@ def test_train_tokenizer_refuses_what_cannot_be(texts, options, message):
 
 def test_train_tokenizer_is_deterministic_across_processes():
     # Hashes of strings differ from here.
-    ran = run_python("-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS)
+    ran = run_python("-c", TRAINED, json.dumps(TEXTS), *ALL)
     there = [json.loads(line) for line in ran.stdout.splitlines()]
-    here = [train_tokenizer(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
+    here = [train_tokenizer(TEXTS, 290, model=model) for model in ALL]
     assert [tokenizer.backend_tokenizer.to_str() for tokenizer in here] == there
 
 

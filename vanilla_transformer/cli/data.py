@@ -75,7 +75,12 @@ class TrainTokenizerArguments(CommandArguments):
         2, ge=0, le=1_000_000_000, description="Minimum frequency of a pair to be merged."
     )
     model: TokenizerModel = Field(
-        "bpe", description="Tokenizer model: bpe, unigram, wordpiece or sentencepiece."
+        "bpe",
+        description="Tokenizer model: bpe, unigram, wordpiece or sentencepiece; or, for sequences "
+        "that are no language, characters, words or regex.",
+    )
+    pattern: str | None = Field(
+        None, description="With --model regex: a regular expression, whose matches are tokens."
     )
     normalization: Normalization = Field(
         "nfc", description="Form of the text before it is split into words: nfc, nfkc or none."
@@ -100,6 +105,7 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
         show_progress=True,
         model=options.model,
         normalization=options.normalization,
+        pattern=options.pattern,
     )
     with atomic_folder(folder) as aside:
         tokenizer.save_pretrained(aside)

@@ -84,8 +84,9 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
     )
     metric: list[str] = Field(
         [],
-        description="Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of "
-        "the evaluate library, or functions of sources, hypotheses and references, such as "
+        description="Add further metrics: chrf++, ter, accuracy (texts that equal a reference), "
+        "accuracy@5 (among the best 5 translations), loss, comet (or comet:MODEL), metrics of the "
+        "evaluate library, or functions of sources, hypotheses and references, such as "
         "package.module:name.",
     )
     bootstrap_samples: Count = Field(
@@ -131,8 +132,17 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
                 "Give a MODEL and its text by --source FILE, or translations by --hypotheses FILE."
             )
         if self.metric or self.glossary is not None:
-            from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
+            from vanilla_transformer.evaluation.named_metrics import OF_N_BEST, SACRE_METRICS
 
+            has_baseline = self.compare_with is not None or self.glossary is not None
+            if not OF_N_BEST.keys().isdisjoint(self.metric) and (
+                self.hypotheses is not None or has_baseline or self.samples
+            ):
+                raise UserError(
+                    "Metrics such as accuracy@5 must be measured by beam search of one model, "
+                    "got --hypotheses, --compare_with, --glossary, --do_sample or --mbr. Leave one "
+                    "of them out."
+                )
             others = [name for name in self.metric if name not in SACRE_METRICS]
             count = len(self.target)
             if others and count > 1:
@@ -150,7 +160,12 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
     check_one_process("--workers for several processes")
-    from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
+    from vanilla_transformer.evaluation.named_metrics import (
+        OF_N_BEST,
+        OWN_METRICS,
+        SACRE_METRICS,
+        load_metric,
+    )
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.significance import worst_translations
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
@@ -176,6 +191,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         further=further,
     )
     setup = None if options.report is None else _describe_setup(options, arguments)
+    best = max(OF_N_BEST.get(name, 1) for name in ("", *metrics))
     scoring()  # names an unknown tokenizer or language
     functions = {}
     for name in metrics:
@@ -201,6 +217,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         scoring=scoring,
         samples=options.bootstrap_samples,
         glossary=glossary,
+        best=best,
     )
     report = evaluation.report
     if options.output_file is not None:

@@ -19,7 +19,10 @@ from .stages import ONE_STAGE, Stages, read_stages
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
 _TEXT_KEYS = {"source", "target", "file", "dataset"}  # of a corpus, which must have some of them
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
-TokenizerModel = Literal["bpe", "unigram", "wordpiece", "sentencepiece"]
+TokenizerModel = Literal[
+    "bpe", "unigram", "wordpiece", "sentencepiece", "characters", "words", "regex"
+]
+NORMALIZED = ("bpe", "unigram", "wordpiece")  # tokenizers that heed `normalization`
 Normalization = Literal["nfc", "nfkc", "none"]
 TOKENIZER_MODELS, NORMALIZATIONS = get_args(TokenizerModel), get_args(Normalization)
 Vocabulary = Annotated[int, Field(ge=1, le=10**7)]
@@ -160,7 +163,13 @@ class DataArguments(Schema, frozen=True):
     tokenizer_model: TokenizerModel = fixed(
         "bpe",
         "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1), or "
-        "sentencepiece, which Marian and Bergamot read.",
+        "sentencepiece, which Marian and Bergamot read; for sequences that are no language, "
+        "characters, words (separated by white space) or regex.",
+    )
+    tokenizer_pattern: str | None = fixed(
+        None,
+        "With --tokenizer_model regex: a regular expression, whose matches are tokens, such as "
+        "'Cl|Br|.'.",
     )
     normalization: Normalization = fixed(
         "nfc",

@@ -32,7 +32,10 @@ from .texts import Texts
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
 
 # The function by which vocabularies were trained before the class had this method.
-train_tokenizer = VanillaTransformerTokenizer.train_from_iterator
+# A pattern may need too many steps, of which Oniguruma counts ten million for a match.
+train_tokenizer = reporting_panics("The tokenizer cannot be trained")(
+    VanillaTransformerTokenizer.train_from_iterator
+)
 
 
 def load_or_train_tokenizer(
@@ -169,6 +172,7 @@ def _train_cached(texts: Texts) -> Path:
         "vocab_size": data.vocab_size,
         "model": data.tokenizer_model,
         "normalization": data.normalization,
+        "pattern": data.tokenizer_pattern,
     }
     versions = [tokenizers.__version__, version("sentencepiece")]
 

@@ -8,9 +8,16 @@ from weakref import WeakKeyDictionary
 
 import regex
 
+from vanilla_transformer.pipeline_vanilla_transformer import reads_sequences
 from vanilla_transformer.text.protection import WORD_CHARACTER
 
-from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
+from .engine.phrase_constraints import (
+    NO_CONTINUATIONS,
+    ConstraintError,
+    Phrases,
+    WholeWords,
+    WordContinuations,
+)
 from .sentences import Sentence
 
 if TYPE_CHECKING:
@@ -107,8 +114,10 @@ def word_continuations(tokenizer: "PreTrainedTokenizerBase") -> WordContinuation
     decoder tells.
 
     Scripts that write no spaces between words have none, nor do tokens that are parts of a
-    character.
+    character, and sequences that are no language.
     """
+    if reads_sequences(tokenizer):
+        return NO_CONTINUATIONS
     size = len(tokenizer)
     if tokenizer not in _known or _known[tokenizer][0] != size:
         encoding = tokenizer(text_target=[_WORD], add_special_tokens=False)

@@ -13,6 +13,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
     Segment,
     encode_segments,
+    reads_sequences,
     source_limits,
     split_lines,
 )
@@ -97,7 +98,8 @@ class SentenceReader:
                 longest = most
             protect = self._options.protect
             joined = [join_cut(self._split(text), protect) for text in texts]
-            segments = encode_segments(joined, self._encode, longest, most)
+            is_sequence = reads_sequences(self._tokenizer)
+            segments = encode_segments(joined, self._encode, longest, most, is_sequence)
         columns = self._phrases, self._prefixes, self._drafts
         if self._seed is None and columns == (None, None, None):
             return [list(starmap(Sentence, of_text)) for of_text in segments]

@@ -20,6 +20,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import (
     TranslationPipeline as CarriedTranslationPipeline,
 )
+from vanilla_transformer.pipeline_vanilla_transformer import reads_sequences
 from vanilla_transformer.text.changes import HIGHEST_BIAS
 from vanilla_transformer.text.languages import Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
@@ -212,6 +213,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         # A generation config may replace the options of the constructor.
         if self.inputs.is_of_library:
             options = {"protect": self.default_options["protect"], **options}
+        if reads_sequences(self.tokenizer):
+            options = {**options, "protect": False, "split_sentences": False}
         of_model = self.model.generation_config
         resolved = TranslationOptions.resolve(options, self.default_options, of_model)
         has_further_model = self.reranks or self._ensemble is not None
@@ -269,6 +272,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         Raises:
             OptionError: An option asks for several translations, or has values for each text.
         """
+        if reads_sequences(self.tokenizer):
+            raise OptionError(
+                "Documents must be text of a language, but the model is of sequences. Give it one "
+                "sequence a line, as plain text."
+            )
         options = {"protect": True, **options}
         if getattr(self.model.config, "alignment_heads", None):
             options["return_alignments"] = True

@@ -12,24 +12,64 @@ from typing import Any
 
 from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
+from sacrebleu.metrics.base import Score
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.user_input.reasons import first_line
 
+from .metric_labels import OF_N_BEST
+
 # Scores sources, hypotheses and references, aligned.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 OWN_METRICS = ("bleu", "chrf", "loss")
-# Further metrics of sacreBLEU by name.
+
+
+class Accuracy(SacreMetric):
+    """
+    Percentage of texts that equal a reference, as sacreBLEU computes metrics: with resampling and a
+    signature.
+
+    Args:
+        best: Translations of each text that may be the right one: the first lines of a hypothesis.
+    """
+
+    def __init__(self, best: int = 1):
+        super().__init__()
+        self.best = best
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent.strip()
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"references": {*filter(None, refs)}}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
+        # Without references, a text counts as neither right nor wrong.
+        references = ref_kwargs["references"]
+        is_wrong = references.isdisjoint(hypothesis.split("\n")[: self.best])
+        return [int(not is_wrong), int(bool(references))]
+
+    def _aggregate_and_compute(self, stats: list[list[int]]) -> Score:
+        return self._compute_score_from_stats([*map(sum, zip(*stats, strict=True))])
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
+        return Score("accuracy", 100 * float(stats[0]) / max(1.0, float(stats[1])))
+
+
+# Further metrics with intervals and signatures, by name
 SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {
     "chrf++": partial(CHRF, word_order=2),
     "ter": TER,
+    "accuracy": Accuracy,
+    **{name: partial(Accuracy, best) for name, best in OF_N_BEST.items()},
 }
 COMET = "comet"
 COMET_MODEL = "Unbabel/wmt22-comet-da"  # by default
 _RULE = (
-    "A metric must be bleu, chrf, chrf++, ter, loss, comet, comet:MODEL, a metric of the evaluate "
-    "library or a function of sources, hypotheses and references, such as package.module:name"
+    "A metric must be bleu, chrf, chrf++, ter, accuracy, loss, comet, comet:MODEL, a metric of the "
+    "evaluate library or a function of sources, hypotheses and references, such as "
+    "package.module:name"
 )
 _SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return the score
 
@@ -41,6 +81,11 @@ def load_metric(name: str) -> Metric:
     number.
     """
     module, separator, function = name.rpartition(":")
+    if name in OF_N_BEST:
+        raise UserError(
+            f"{name} must be measured by `evaluate --metric {name}`, since it needs several "
+            "translations of each text. Rank the models of a run by accuracy."
+        )
     if name in SACRE_METRICS:
         return _load_sacre_metric(name)
     if COMET in (name, module):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from vanilla_transformer.evaluation.metric_labels import METRIC_LABELS
+from vanilla_transformer.evaluation.metric_labels import METRIC_LABELS, OF_N_BEST
 
 from .scores import check_same_length, corpus_metrics, sentence_chrf, without_blanks
 
@@ -108,6 +108,7 @@ def build_report(
     samples: int = 1000,
     metrics: Mapping[str, float] | None = None,
     further_references: Sequence[Sequence[str]] = (),
+    n_best: Sequence[str] | None = None,
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
@@ -119,6 +120,7 @@ def build_report(
         metrics: Values of further metrics, which the report shows as they are.
         further_references: Further translations of each sentence, of which a blank one does not
             count.
+        n_best: All translations of each sentence, a line each, for the metrics that need several.
     """
     systems = [("hypotheses", hypotheses)]
     if baseline is not None:
@@ -129,8 +131,11 @@ def build_report(
     for name, metric in scoring(references).items():
         # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so
         # each gets a call. All calls have the same seed and so the same resamples.
+        compared = systems
+        if n_best is not None and name in OF_N_BEST:
+            compared = [("hypotheses", n_best)]
         signatures, results = PairedTest(
-            systems,
+            compared,
             {"": metric},
             [references, *map(without_blanks, further_references)],
             test_type="bs",

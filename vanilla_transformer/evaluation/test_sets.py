@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import read_lines, read_text_files
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.options import TERMS, TranslationOptions
+from vanilla_transformer.decoding.options import TERMS, TranslationOptions, several_beams
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 
@@ -100,6 +100,7 @@ def evaluate_test_set(
     scoring: Scoring = corpus_metrics,
     samples: int = 1000,
     glossary: Any = None,
+    best: int = 1,
 ) -> Evaluation:
     """
     Score the translations of a test set.
@@ -111,14 +112,18 @@ def evaluate_test_set(
         metrics: Further metrics by name.
         with_loss: Also measure the loss of the model.
         glossary: Terms whose use in the hypotheses is measured; a pipeline has its own.
+        best: Translations of each sentence that a metric needs; the others are of the first one.
     """
     sources, references, hypotheses, baseline, further = texts
-    seconds, values = None, dict[str, float]()
+    seconds, values, n_best = None, dict[str, float](), None
     with nullcontext() if opening is None else opening as translate:
         if translate is not None:
             options = translate.default_options
             glossary = TranslationOptions.resolve({}, options).glossary
-            hypotheses, seconds = translate_timed(translate, sources)
+            hypotheses, seconds = translate_timed(translate, sources, best)
+            if best > 1:
+                n_best = hypotheses
+                hypotheses = [lines.partition("\n")[0] for lines in n_best]
             if glossary is not None and baseline is None:
                 plain = translate.with_options(**dict.fromkeys(TERMS))
                 baseline, _ = translate_timed(plain, sources)
@@ -139,7 +144,9 @@ def evaluate_test_set(
             values["loss"] = measure_loss(
                 translate.decoded_model, translate.tokenizer, pairs, direction
             )
-    report = build_report(hypotheses, references, baseline, scoring, samples, values, further)
+    report = build_report(
+        hypotheses, references, baseline, scoring, samples, values, further, n_best
+    )
     if glossary is not None:
         term_uses = [glossary.measure_use(sources, hypotheses)]
         if baseline is not None:
@@ -148,8 +155,25 @@ def evaluate_test_set(
     return Evaluation(sources, references, hypotheses, report, baseline, seconds, further)
 
 
-def translate_timed(translate: TranslationPipeline, sources: list[str]) -> tuple[list[str], float]:
-    """Return the translations of sources, and the seconds that they took."""
+def translate_timed(
+    translate: TranslationPipeline, sources: list[str], best: int = 1
+) -> tuple[list[str], float]:
+    """Return the translations of sources, and the seconds that they took.
+
+    Args:
+        best: Translations of each source, best first, a line each; the search has as many beams.
+    """
     start = time.perf_counter()
-    translations = [answer["translation_text"] for answer in translate(sources)]
+    options: dict[str, Any] = {}
+    if best > 1:
+        usual = TranslationOptions.resolve({}, translate.default_options).num_beams
+        beams = several_beams(best, usual, translate.model.generation_config.num_beams)
+        options = {"num_return_sequences": best, "num_beams": beams}
+    translations = [_join_texts(answer) for answer in translate(sources, **options)]
     return translations, time.perf_counter() - start
+
+
+def _join_texts(answer: Any) -> str:
+    """Return the text of an answer, or of several, a line each."""
+    answers = answer if isinstance(answer, list) else [answer]
+    return "\n".join(each["translation_text"] for each in answers)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import (
+    NORMALIZED,
     TOKEN_AUGMENTATIONS,
     DataArguments,
     augmentations,
@@ -266,12 +267,13 @@ def _check_effects(recipe: Recipe) -> None:
             OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text"
         )
     elif tuning.init_from is not None and tuning.init_vocabulary != REPLACE:
-        names = ("tokenizer_model", "normalization")
+        names = ("tokenizer_model", "tokenizer_pattern", "normalization")
         reasons = dict.fromkeys(
             names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer"
         )
-    elif recipe.data.tokenizer_model == "sentencepiece":
-        reasons = {"normalization": "`tokenizer_model` is sentencepiece, which has its own"}
+    elif recipe.data.tokenizer_model not in NORMALIZED:
+        reason = f"`tokenizer_model` is {recipe.data.tokenizer_model}, which has its own or none"
+        reasons = {"normalization": reason}
     if recipe.model.position_embedding_type != "learned":
         reasons["max_position_embeddings"] = (
             f"positions are {recipe.model.position_embedding_type}, without a limit"

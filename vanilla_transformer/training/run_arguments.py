@@ -277,9 +277,9 @@ class OutputArguments(_Section):
     )
     best_metric: str = changeable(
         "bleu",
-        "Metric that ranks the models, of which the best one is kept: bleu, chrf, loss, comet (or "
-        "comet:MODEL), a metric of the evaluate library, or a function of sources, hypotheses and "
-        "references, such as package.module:name. Greater is better, except for "
+        "Metric that ranks the models, of which the best one is kept: bleu, chrf, loss, accuracy, "
+        "comet (or comet:MODEL), a metric of the evaluate library, or a function of sources, "
+        "hypotheses and references, such as package.module:name. Greater is better, except for "
         f"{', '.join(LOWER_IS_BETTER)}.",
     )
     report_to: str | None = changeable(
@@ -395,7 +395,13 @@ CHANGEABLE = {
 # where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys about a tokenizer that is trained on the corpus.
-OF_NEW_TOKENIZERS = ("vocab_size", "tokenizer_model", "normalization", "vocabulary_sentences")
+OF_NEW_TOKENIZERS = (
+    "vocab_size",
+    "tokenizer_model",
+    "tokenizer_pattern",
+    "normalization",
+    "vocabulary_sentences",
+)
 # Keys that are derived where a recipe does not give them.
 DERIVED = tuple(item.name for item in fields(Schedule))
 PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps it

@@ -565,6 +565,9 @@ MISTAKES = {
     ),
     "evaluate --hypotheses a.en --target a.de --compare_with one": "one must have one .*got 1 for 12",
     "evaluate model --source x --target a.de": "There is no file x",
+    "evaluate model --source a.en --target a.de --compare_with a.de --metric accuracy@5": (
+        "by beam search of one model"
+    ),
     "evaluate model --source a.en --target one": "same number of lines",
     "evaluate model --source one --target one --workers 0": (
         "`workers` must be an integer from 1 to .*, got 0"
@@ -700,6 +703,8 @@ MISTAKES = {
     "train-tokenizer latin --output_dir out": "must be UTF-8",
     "train-tokenizer a.en --output_dir out --vocab_size 9": "vocab_size.* at least 259",
     "train-tokenizer a.en --output_dir out --vocab_size=-5": "vocab_size",
+    "train-tokenizer a.en --output_dir out --model regex": "A pattern must be given for regex",
+    "train-tokenizer a.en --output_dir out --model regex --pattern (": "of Oniguruma, got '\\('",
     "train-tokenizer a.en --output_dir out --min_frequency=-5": "min_frequency",
     "train-tokenizer a.en --output_dir a.de": "a.de",
     "train-tokenizer a.en --output_dir dangling": (

@@ -9,6 +9,7 @@ import sacrebleu
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.publishing.eval_results import find_eval_results
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]
@@ -58,6 +59,25 @@ def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
     assert f"TER {sacrebleu.corpus_ter(OURS, [TARGET]).score:.2f} ± " in shown
     chrf = sacrebleu.corpus_chrf(OURS, [TARGET], word_order=2).score
     assert f"chrF++ {chrf:.2f} ± " in shown
+
+
+def test_evaluate_counts_right_texts_among_the_n_best(folder, texts, capsys):
+    """References are the third best translations, so each one counts from three on."""
+    search = ["--num_beams", "4", "--max_new_tokens", "3"]
+    lines = ["translate", folder, "--input", f"{texts}/a.en", *search]
+    assert main([*lines, "--num_return_sequences", "3"]) in (0, None)
+    third_best = capsys.readouterr().out.split("\n")[2::3]
+    (texts / "a.de").write_text("\n".join(third_best) + "\n")
+    files = flags(texts, source=texts / "a.en", json=texts / "scores.json", name="third")
+    names = ["accuracy", "accuracy@2", "accuracy@3"]
+    assert main(["evaluate", folder, *files, *search, "--metric", *names]) == 0
+    assert "\naccuracy@3 100.00 ± 0.00  nrefs:1|bs:20|" in capsys.readouterr().out
+    data = json.loads((texts / "scores.json").read_text())
+    assert [data["scores"][name]["score"] for name in names] == [0.0, 0.0, 100.0]
+    assert data["scores"]["bleu"]["score"] < 100
+    benchmark = {"third": {"type": "a/b", "task_id": "c", "metric": "accuracy@3"}}
+    (entry,) = find_eval_results(folder, {"evaluation_datasets": benchmark})
+    assert entry.value == 100.0 and entry.notes.startswith("nrefs:1|bs:20|")
 
 
 def test_evaluate_compares_with_a_baseline(texts, capsys):

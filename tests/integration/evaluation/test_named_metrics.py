@@ -10,7 +10,7 @@ import torch
 
 from tests.tiny_runs import entries, flags
 from vanilla_transformer.cli import main
-from vanilla_transformer.evaluation.named_metrics import load_metric
+from vanilla_transformer.evaluation.named_metrics import Accuracy, load_metric
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
 from vanilla_transformer.loading.model_folders import save_model_folder
 
@@ -54,7 +54,21 @@ def test_metrics_of_sacrebleu_have_names():
     assert load_metric("chrf++")(["A man"], *texts) == chrf
 
 
-KNOWN = "A metric must be bleu, chrf, chrf\\+\\+, ter, loss,"
+def test_accuracy_counts_whole_texts_and_no_blank_references():
+    accuracy = load_metric("accuracy")
+    assert accuracy([], ["a b", "c", "x", "y"], ["a b", "c ", "", "z"]) == pytest.approx(200 / 3)
+    assert accuracy([], ["x"], [""]) == 0.0
+    second = Accuracy().corpus_score(["a", "b", "c"], [["a", "x", "x"], [None, "b", "y"]])
+    assert second.score == pytest.approx(200 / 3)
+    assert Accuracy(2).corpus_score(["x\na", "x\ny\nb"], [["a", "b"]]).score == 50.0
+
+
+def test_training_refuses_a_metric_of_n_best():
+    with pytest.raises(ValueError, match="^accuracy@5 must be measured by `evaluate --metric"):
+        load_metric("accuracy@5")
+
+
+KNOWN = "A metric must be bleu, chrf, chrf\\+\\+, ter, accuracy, loss,"
 NO_MODULE = "'no_such_module:name' cannot be loaded: No module named 'no_such_module'"
 NO_NAME = "'math:no_such_name' cannot be loaded: module 'math' has no attribute"
 UNKNOWN = [

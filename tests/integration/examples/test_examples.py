@@ -4,6 +4,7 @@ docstrings.
 
 import re
 import runpy
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,7 +21,13 @@ from vanilla_transformer.training.recipe import parse_recipe
 ROOT = Path(__file__).parents[3]
 # They have their own tests.
 OTHERS = {
-    ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py", "live_captions.py")
+    ROOT / "examples" / name
+    for name in (
+        "train_on_hf_jobs.py",
+        "ray_serve.py",
+        "live_captions.py",
+        "letters_to_phonemes.py",
+    )
 }
 SCRATCH = ROOT / "examples" / "train_from_scratch.py"  # without flags of a trainer
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS - {SCRATCH})
@@ -210,3 +217,40 @@ def test_docstring_of_an_example_names_existing_flags(path):
     known = {item.name for item in known}
     flags = set(re.findall(r"--(\w+)", names["__doc__"])) - {"nproc_per_node"}
     assert flags and flags <= known
+
+
+DICTIONARY = """;;; a comment
+thought TH AO1 T
+read R EH1 D # past
+read(2) R IY1 D
+record R AH0 K AO1 R D
+record(2) R EH1 K ER0 D
+record(3) R EH0 K ER1 D
+"""
+
+
+def test_letters_to_phonemes_writes_the_pronunciations_of_each_word(run, tmp_path):
+    dictionary = tmp_path / "words.dict"
+    dictionary.write_text(DICTIONARY)
+    arguments = [tmp_path / "data", "--dictionary", dictionary]
+    printed = run("letters_to_phonemes.py", arguments, choose_split=SPLITS.get)
+    assert printed == "train: 2 lines, val: 1 lines, test: 1 lines\n"
+    texts = {path.name: path.read_text() for path in (tmp_path / "data").iterdir()}
+    assert texts == {
+        "train.letters": "record\nrecord\n",
+        "train.phonemes": "R AH K AO R D\nR EH K ER D\n",
+        "val.letters": "thought\n",
+        "val.phonemes": "TH AO T\n",
+        "test.letters": "read\n",
+        "test.phonemes": "R EH D\n",
+        "test.phonemes.2": "R IY D\n",
+    }
+
+
+SPLITS = {"record": "train", "thought": "val", "read": "test"}
+
+
+def test_letters_to_phonemes_splits_words_by_their_hashes():
+    choose_split = runpy.run_path(str(ROOT / "examples" / "letters_to_phonemes.py"))["choose_split"]
+    counts = Counter(choose_split(f"word{number}") for number in range(10_000))
+    assert 900 < counts["test"] < 1_100 and 150 < counts["val"] < 250

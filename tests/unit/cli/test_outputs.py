@@ -20,7 +20,8 @@ OTHERS |= {"directions", "languages", "source_language", "mbr", "target_language
 OTHERS |= {"source_format", "target_format", "format", "join_lines", "device", "dtype"}
 OTHERS |= {"precision", "workers", "engine", "metric", "tokenize", "paper_bleu", "term_mode"}
 OTHERS |= {"sentence_splitter", "constraint", "target_prefix", "protect", "normalization"}
-OTHERS |= {"cors", "hosts", "tokenizer_model", "columns", "memory"}
+OTHERS |= {"cors", "hosts", "tokenizer_model", "pattern"}
+OTHERS |= {"columns", "memory"}
 OTHERS |= {"existing"}  # a file that the output may replace
 # Folders, which their writers check, models of `serve`, and the start of the names of files.
 OTHERS |= {"output_dir", "output", "model", "data", "text", "glossary", "suggestions", "folder"}

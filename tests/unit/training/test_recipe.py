@@ -295,6 +295,7 @@ WITHOUT_EFFECT = {
         "tokenizer_model: sentencepiece",
         "`tokenizer_model` is sentencepiece, which has its own",
     ),
+    "tokenizer_pattern: a": ("tokenizer: t", "`tokenizer` is t"),
     "max_position_embeddings: 1024": ("", "positions are sinusoidal, without a limit"),
     "sinusoid_layout: halves": ("position_embedding_type: learned", "positions are learned"),
     "learning_rate_scale: 1.0": (
@@ -325,6 +326,13 @@ def test_check_recipe_refuses_keys_without_effect(line, recipe_file):
     with pytest.raises(ValueError, match=message):
         parse_recipe([file, *FILES])
     parse_recipe([*FILES, *flags])
+
+
+@pytest.mark.parametrize("model", ["characters", "words", "regex"])
+def test_check_recipe_refuses_normalization_of_sequences(model):
+    message = f"would change nothing: `tokenizer_model` is {model}, which has its own or none"
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([*FILES, "--tokenizer_model", model, "--normalization", "none"])
 
 
 def vocabulary_of(words):

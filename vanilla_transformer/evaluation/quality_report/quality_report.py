@@ -24,7 +24,7 @@ from jinja2 import Environment, StrictUndefined
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER, METRIC_LABELS
+from vanilla_transformer.evaluation.metric_labels import LOWER_IS_BETTER, METRIC_LABELS, OF_N_BEST
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.evaluation.significance import SIGNIFICANT, Estimate, Report
 from vanilla_transformer.evaluation.test_sets import Evaluation
@@ -64,6 +64,11 @@ _MEANINGS = {
         "is the same text"
     ),
     "chrf++": "The same as chrF, with words and pairs of words",
+    "accuracy": "Percentage of translations that are the reference, letter by letter",
+    **{
+        name: f"Percentage of texts of which one of the best {best} translations is the reference"
+        for name, best in OF_N_BEST.items()
+    },
     "ter": (
         "Changes that turn a translation into the reference, for 100 words of it; a lower "
         "value is better"

@@ -228,7 +228,11 @@ def check_language(
     else:
         size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
         tokenizer = VanillaTransformerTokenizer.train_from_iterator(
-            texts, size, model=model, normalization=data.normalization
+            texts,
+            size,
+            model=model,
+            normalization=data.normalization,
+            pattern=data.tokenizer_pattern,
         )
     text = _Text(sample, repeated, count, tokenizer, languages, data)
     sides = [_describe(text, index) for index in (0, 1)]

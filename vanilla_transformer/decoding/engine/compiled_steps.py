@@ -188,7 +188,8 @@ class CompiledSteps:
         folder = self._folder(kind)
         return not folder.is_dir() or find_damage(folder) is not None
 
-    def _kind(self, rows: int) -> str:
+    def _kind(self, hypotheses: int) -> str:
+        rows = hypotheses * getattr(self.step, "width", 1)
         return FEW_ROWS if FEW_ROWS in self._forms and rows <= MOST_FEW_ROWS else MANY_ROWS
 
     def _compiled(self, kind: str) -> Step | None:

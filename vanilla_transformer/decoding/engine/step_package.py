@@ -173,16 +173,16 @@ class StepCompiler:
 
 
 def kinds_of(step: nn.Module) -> tuple[str, ...]:
-    """Return the kinds of packages that a step has: for few rows, which are slots times beams, and
-    for many rows.
+    """Return the kinds of packages that a step has: for few rows, which are slots times beams or
+    times the tokens that a wide step reads, and for many rows.
 
     oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few
     rows, products that inductor generates take a quarter of the time of a step. It generates none
     for quantized weights, nor the batched ones of LSH attention.
     """
     is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
-    is_wide = getattr(step, "width", 1) > 1
-    has_one = is_batched or is_wide or _is_quantized(step)
+    has_many_rows = getattr(step, "width", 1) > MOST_FEW_ROWS
+    has_one = is_batched or has_many_rows or _is_quantized(step)
     return (MANY_ROWS,) if has_one else (FEW_ROWS, MANY_ROWS)
 
 

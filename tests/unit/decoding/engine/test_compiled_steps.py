@@ -14,7 +14,11 @@ from tests.tiny import tiny_model
 from tests.tiny_engines import EndedWorker, compile_aside, engine_of
 from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.decoding.engine import compiled_steps, idle_work, sources, step_package
-from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
+from vanilla_transformer.decoding.engine.compiled_steps import (
+    CompiledSteps,
+    cache_folder,
+    write_packages,
+)
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.decoding.engine.thread_choice import ThreadChoice
 
@@ -78,6 +82,19 @@ def test_write_packages_compiles_the_forms_that_are_missing(compilations, presen
     folders = [path for path in cache_folder().iterdir() if path.is_dir()]
     stored = {path.name: (path / "step.pt2").read_text() for path in folders}
     assert stored == {"a": "few_rows", "b": "many_rows"}
+
+
+FORMS = [(1, 4, "few_rows"), (1, 5, "many_rows"), (4, 1, "few_rows"), (4, 2, "many_rows")]
+FORMS.append((8, 1, "many_rows"))
+
+
+@pytest.mark.parametrize(("width", "slots", "form"), FORMS)
+def test_rows_of_a_step_choose_its_form(monkeypatch, width, slots, form):
+    monkeypatch.setattr(CompiledSteps, "_load", lambda steps, kind: kind)
+    engine = engine_of(1, slots=slots, draft="")
+    steps = CompiledSteps(engine.steps.step.widen(width), "auto", engine.buffers)
+    state = engine.buffers.state._replace(last_tokens=torch.zeros(slots, 1))
+    assert steps.find([state]) == form
 
 
 @pytest.fixture

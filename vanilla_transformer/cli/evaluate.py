@@ -362,11 +362,12 @@ def compare_by_flags(
     )
 
     glossary = request_settings(options).get("glossary")
-    outputs = []
-    for name in (old, new):
-        opening = open_model(options.model_copy(update={"model": name}))
-        outputs.append(translate_test_set(opening, texts.sources))
-    comparison = compare_outputs(texts, *outputs, options.bootstrap_samples, glossary)
+    old_opening = open_model(options.model_copy(update={"model": old}))
+    new_opening = open_model(options.model_copy(update={"model": new}))
+    old_output = translate_test_set(old_opening, texts.sources)
+    new_output = translate_test_set(new_opening, texts.sources)
+    samples = options.bootstrap_samples
+    comparison = compare_outputs(texts, old_output, new_output, samples, glossary)
     worst = WorstLosses(
         options.max_score_drop, options.max_lost, options.max_time_ratio, options.max_size_ratio
     )

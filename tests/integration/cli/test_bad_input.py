@@ -693,7 +693,7 @@ MISTAKES = {
     "adapt model two.tsv --output_dir out": "200 different sources or more .*, got 1. Give more",
     "adapt model two.tsv --output_dir full": "full is not empty",
     "adapt model two.tsv --output_dir out --source a.en": "Give both --source and --target",
-    "adapt model two.tsv --output_dir out --max_minutes 0": "greater than 0",
+    "adapt model two.tsv --output_dir out --max_minutes 0": "must be a number in",
     "adapt model a.en --output_dir out": "The name of a `file` must end with",
     "clean-corpus --output_dir out": "`train_source` must be given",
     "clean-corpus --train_source a.en --train_target a.de": "`output_dir` must be given",

@@ -20,10 +20,17 @@ from .memory import read_pairs, tidy
 
 _LEAST_SOURCES = 200
 _HELD_OUT_PART, _MOST_HELD_OUT = 10, 500  # one of ten sources, and at most so many
+_WEIGHTS = [2.0, 1.0]  # of the model before training and after it
 # Measured in docs/memory.md, in the new domain and in another one
-_SETTINGS = {"lora_rank": 16, "learning_rate": 1e-3, "num_train_epochs": 5}
-_SETTINGS |= {"lr_scheduler": "constant_with_warmup", "max_grad_norm": 1, "max_tokens": 2048}
-_SETTINGS |= {"mixed_precision": "auto"}
+_SETTINGS: dict[str, object] = {
+    "lora_rank": 16,
+    "learning_rate": 1e-3,
+    "num_train_epochs": 5,
+    "lr_scheduler": "constant_with_warmup",
+    "max_grad_norm": 1,
+    "max_tokens": 2048,
+    "mixed_precision": "auto",
+}
 
 
 def split_memory(paths: Iterable[str], direction: Direction) -> tuple[list[SentencePair], TestSet]:
@@ -33,14 +40,11 @@ def split_memory(paths: Iterable[str], direction: Direction) -> tuple[list[Sente
     punctuation are on the same side, and most stay there while the memory grows. Of several
     translations of a source the last one is used.
     """
-    pairs = dict[str, str]()
+    groups = dict[bytes, dict[str, str]]()
     for path in paths:
         for source, target in read_pairs(path, direction):
-            pairs[tidy(source)] = tidy(target)
-    groups = dict[bytes, list[SentencePair]]()
-    for source, target in pairs.items():
-        key = hash_repetition("near_duplicates", SentencePair(source, ""), "")
-        groups.setdefault(key, []).append(SentencePair(source, target))
+            key = hash_repetition("near_duplicates", SentencePair(source, ""), "")
+            groups.setdefault(key, {})[tidy(source)] = tidy(target)
     if len(groups) < _LEAST_SOURCES:
         raise UserError(
             f"The memory must have {_LEAST_SOURCES} different sources or more to learn from, got "
@@ -48,9 +52,10 @@ def split_memory(paths: Iterable[str], direction: Direction) -> tuple[list[Sente
         )
     ordered = [groups[key] for key in sorted(groups)]
     count = min(len(ordered) // _HELD_OUT_PART, _MOST_HELD_OUT)
-    held_out = [group[0] for group in ordered[:count]]
-    training = [pair for group in ordered[count:] for pair in group]
-    return training, TestSet([pair.source for pair in held_out], [pair.target for pair in held_out])
+    training = [SentencePair(*pair) for group in ordered[count:] for pair in group.items()]
+    held_out = [next(iter(group.items())) for group in ordered[:count]]
+    sources, targets = map(list, zip(*held_out, strict=True))
+    return training, TestSet(sources, targets)
 
 
 def train_adapter(
@@ -63,7 +68,7 @@ def train_adapter(
 ) -> Path:
     """Train an adapter in a folder, and return the folder of the model with it.
 
-    The model is the mean of the one before and the one after training, which forgets less.
+    Its weights are a mean of those before and after training, which forgets less.
     """
     former = folder / "former"
     save_model_folder(*load_converted_model(model), former)
@@ -81,4 +86,4 @@ def train_adapter(
         run = train(parse_recipe(words))
     except TrainingInterrupted:
         raise KeyboardInterrupt from None  # nothing is left to resume from
-    return average_model_folders([former, run], folder / "adapted")
+    return average_model_folders([former, run], folder / "adapted", _WEIGHTS)

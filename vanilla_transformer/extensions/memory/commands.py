@@ -63,8 +63,14 @@ def adapt_command(arguments: Sequence[str]) -> None:
         tests["general text"] = read_test_set(options.source, options.target)
     reasons = list[str]()
     with tempfile.TemporaryDirectory() as parent:
-        minutes, threads = options.max_minutes, options.threads
-        adapted = train_adapter(options.model, training, direction, Path(parent), minutes, threads)
+        adapted = train_adapter(
+            options.model,
+            training,
+            direction,
+            Path(parent),
+            options.max_minutes,
+            options.threads,
+        )
         for name, texts in tests.items():
             comparison, losses = compare_by_flags(options, options.model, str(adapted), texts)
             print(f"# {name.capitalize()}\n\n{comparison.markdown(losses, options.changes)}\n")

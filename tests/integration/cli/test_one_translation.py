@@ -16,7 +16,7 @@ from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
-from vanilla_transformer.evaluation.test_sets import TestSet
+from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.extensions.distillation import teacher as teacher_module
 from vanilla_transformer.extensions.memory import adaptation
 from vanilla_transformer.extensions.serving.service import translate_with
@@ -209,7 +209,7 @@ def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
 
 
 def test_adapt_translates_as_translate_does(folder, written, monkeypatch):
-    split = ([], TestSet(LINES[:1], LINES[:1]))
+    split = ([], test_sets.TestSet(LINES[:1], LINES[:1]))
     monkeypatch.setattr(adaptation, "split_memory", lambda *_: split)
     monkeypatch.setattr(adaptation, "train_adapter", lambda model, *_: Path(model))
     words = [word.format(folder) for word in FILES] + ["--output_dir", str(folder / "adapted")]

@@ -105,8 +105,8 @@ def test_split_memory_keeps_near_duplicates_together(tmp_path):
     path = tmp_path / "m.tsv"
     path.write_text("".join(lines))
     training, held_out = adaptation.split_memory([str(path)], (None, None))
-    words = [{source.split()[1] for source in (pair[0] for pair in training)}]
-    words.append({source.split()[1] for source in held_out.sources})
-    assert len(held_out.sources) == len(words[1]) == 30
-    assert len(words[0]) == 270 and not words[0] & words[1]
+    learned = {pair.source.split()[1] for pair in training}
+    kept = {source.split()[1] for source in held_out.sources}
+    assert len(held_out.sources) == len(kept) == 30
+    assert len(learned) == 270 and not learned & kept
     assert {pair.target for pair in training} == {"new", "other"}

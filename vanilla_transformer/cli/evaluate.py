@@ -35,8 +35,10 @@ from .lines import print_texts
 TableFormat = Literal["markdown", "csv", "latex"]
 
 if TYPE_CHECKING:
+    from vanilla_transformer.evaluation.model_comparison import ModelComparison
     from vanilla_transformer.evaluation.pair_scores import PairScorer
     from vanilla_transformer.evaluation.quality_report import Setup
+    from vanilla_transformer.evaluation.test_sets import TestSet
 
 
 # Flags of translation that may also be given with translations of a file, and `model`, which has
@@ -304,19 +306,9 @@ def _write_json(path: str, values: object) -> None:
     write_text_atomically(path, text + "\n")
 
 
-class CompareModelsArguments(TranslationArguments, OverwriteArguments):
-    """Flags of `compare-models`. All text files are aligned line by line."""
+class ComparisonArguments(TranslationArguments):
+    """Flags of a comparison of two models."""
 
-    model: Annotated[str, ARGUMENT, INPUT] = Field(
-        title="OLD", description="Folder of the old model, or its name on the Hugging Face Hub."
-    )
-    new: Annotated[str, ARGUMENT, INPUT] = Field(
-        description="Folder of the new model, or its name on the Hugging Face Hub."
-    )
-    source: Input = Field(description="Source text to translate, one sentence per line.")
-    target: Annotated[list[Input], REPEATED] = Field(
-        description="Reference translations. Give it again for further references."
-    )
     max_score_drop: Annotated[float, Field(ge=0, le=100)] = Field(
         0.0,
         description="Points of BLEU and chrF by which the new model may be significantly worse "
@@ -337,33 +329,59 @@ class CompareModelsArguments(TranslationArguments, OverwriteArguments):
         10, description="Changed sentences to show, the ones whose chrF changed most."
     )
     bootstrap_samples: Count = Field(1000, description="Number of resamples for p-values.")
+
+
+class CompareModelsArguments(ComparisonArguments, OverwriteArguments):
+    """Flags of `compare-models`. All text files are aligned line by line."""
+
+    model: Annotated[str, ARGUMENT, INPUT] = Field(
+        title="OLD", description="Folder of the old model, or its name on the Hugging Face Hub."
+    )
+    new: Annotated[str, ARGUMENT, INPUT] = Field(
+        description="Folder of the new model, or its name on the Hugging Face Hub."
+    )
+    source: Input = Field(description="Source text to translate, one sentence per line.")
+    target: Annotated[list[Input], REPEATED] = Field(
+        description="Reference translations. Give it again for further references."
+    )
     json_file: Output | None = Field(
         None, alias="json", description="Write the comparison to this file as JSON."
     )
 
 
-def compare_models_command(arguments: Sequence[str]) -> None:
-    options = parse(CompareModelsArguments, arguments)
-    check_one_process("--workers for several processes")
+def compare_by_flags(
+    options: ComparisonArguments, old: str, new: str, texts: "TestSet"
+) -> tuple["ModelComparison", list[str]]:
+    """Translate a text by two models with the same flags, and return their comparison, with a line
+    for each way in which the new model is worse than the flags permit.
+    """
     from vanilla_transformer.evaluation.model_comparison import (
         WorstLosses,
         compare_outputs,
         translate_test_set,
     )
+
+    glossary = request_settings(options).get("glossary")
+    old_opening = open_model(options.model_copy(update={"model": old}))
+    new_opening = open_model(options.model_copy(update={"model": new}))
+    old_output = translate_test_set(old_opening, texts.sources)
+    new_output = translate_test_set(new_opening, texts.sources)
+    samples = options.bootstrap_samples
+    comparison = compare_outputs(texts, old_output, new_output, samples, glossary)
+    worst = WorstLosses(
+        options.max_score_drop, options.max_lost, options.max_time_ratio, options.max_size_ratio
+    )
+    return comparison, comparison.find_losses(worst)
+
+
+def compare_models_command(arguments: Sequence[str]) -> None:
+    options = parse(CompareModelsArguments, arguments)
+    check_one_process("--workers for several processes")
     from vanilla_transformer.evaluation.test_sets import read_test_set
 
     first, *further = options.target
     texts = read_test_set(options.source, first, further_targets=further)
-    glossary = request_settings(options).get("glossary")
-    old_opening = open_model(options)
-    new_opening = open_model(options.model_copy(update={"model": options.new}))
-    old = translate_test_set(old_opening, texts.sources)
-    new = translate_test_set(new_opening, texts.sources)
-    comparison = compare_outputs(texts, old, new, options.bootstrap_samples, glossary)
-    worst = WorstLosses(
-        options.max_score_drop, options.max_lost, options.max_time_ratio, options.max_size_ratio
-    )
-    losses = comparison.find_losses(worst)
+    comparison, losses = compare_by_flags(options, options.model, options.new, texts)
     if options.json_file is not None:
         _write_json(options.json_file, comparison.as_dict(losses, options.changes))
     print(comparison.markdown(losses, options.changes))

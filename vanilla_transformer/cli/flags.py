@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 # Flags of several commands that `--help` shows besides the flags of the command itself.
-_MAIN = ("source", "target", "num_beams", "target_language", "glossary", "precision")
+_MAIN = (
+    *("source", "target", "num_beams", "target_language", "glossary", "precision"),
+    *("max_score_drop", "max_lost", "max_time_ratio", "max_size_ratio", "changes"),
+)
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or "
     "auto (bfloat16 where the device multiplies it, otherwise float32); by default the "

@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 import vanilla_transformer
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.files.resources import find_facts, resource_folder
-from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, Input
+from vanilla_transformer.user_input.schemas import ARGUMENT, INPUT, REPEATED, Input
 
+from .evaluate import ComparisonArguments, compare_by_flags
 from .flags import (
     CommandArguments,
     Count,
@@ -146,10 +147,10 @@ def check_model_command(arguments: Sequence[str]) -> None:
         raise SystemExit(f"{folder} cannot be published: {counts} checks failed.")  # status 1
 
 
-class PushToHubArguments(CommandArguments):
+class PushToHubArguments(ComparisonArguments):
     """Flags of `push-to-hub`."""
 
-    folder: Folder = Field(description="Folder of the model.")
+    model: Folder = Field(title="FOLDER", description="Folder of the model.")
     repo_id: Annotated[str, ARGUMENT] = Field(
         title="USER/NAME", description="Its place on the Hugging Face Hub."
     )
@@ -178,6 +179,30 @@ class PushToHubArguments(CommandArguments):
         False,
         description="Check the folder and list the files with their sizes, without an upload.",
     )
+    compare_with: Annotated[str | None, INPUT] = Field(
+        None,
+        description="Publish only if the model is not worse than this one, a folder or a name on "
+        "the Hub, by the text of --source and --target, as `compare-models` says. The card shows "
+        "the comparison.",
+    )
+    source: Input | None = Field(
+        None, description="With --compare_with: source text, one sentence per line."
+    )
+    target: Annotated[list[Input], REPEATED] = Field(
+        [],
+        description="With --compare_with: its translations. Give it again for further references.",
+    )
+
+    @model_validator(mode="after")
+    def _check_comparison(self) -> "PushToHubArguments":
+        flags = {*ComparisonArguments.model_fields, "compare_with", "source", "target"}
+        given = self.model_fields_set & flags - {"model", "user_module"}
+        if given and not (self.compare_with and self.source and self.target):
+            raise UserError(
+                f"--{min(given)} is for a comparison. Give --compare_with, --source and --target, "
+                "or leave it out."
+            )
+        return self
 
 
 def push_to_hub_command(arguments: Sequence[str]) -> None:
@@ -185,7 +210,7 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.publishing.checks import format_results
     from vanilla_transformer.publishing.push import push_folder
 
-    folder, repo_id, token = options.folder, options.repo_id, None
+    folder, repo_id, token = options.model, options.repo_id, None
     path = options.token_file
     if path is not None:
         keys = read_keys(path)
@@ -203,6 +228,7 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     url = push_folder(
         folder,
         repo_id,
+        compare=partial(_compare, options),
         card=card,
         eval_results=eval_results,
         private=options.private,
@@ -214,6 +240,25 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         plan=_print_plan if options.dry_run else None,
     )
     print("Nothing has been published." if url is None else f"Published: {url}")
+
+
+def _compare(options: PushToHubArguments) -> str:
+    """Return the comparison of the model with another one, if the flags ask for it; end the command
+    if the model is worse.
+    """
+    if options.compare_with is None or options.source is None:
+        return ""
+    from vanilla_transformer.evaluation.test_sets import read_test_set
+
+    first, *further = options.target
+    texts = read_test_set(options.source, first, further_targets=further)
+    old, new = options.compare_with, options.model
+    comparison, losses = compare_by_flags(options, old, new, texts)
+    print(comparison.markdown(losses, options.changes))
+    if losses:
+        reasons = "; ".join(losses)
+        raise SystemExit(f"{new} is worse than {old}: {reasons}. Nothing has been published.")
+    return comparison.markdown(losses, 0)  # the text itself may be private
 
 
 def _print_plan(sizes: Mapping[str, int]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.protection import find_protected
+from vanilla_transformer.text.protection import find_kept
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .metric_labels import METRIC_LABELS
@@ -185,10 +185,7 @@ def compare_outputs(
 
 def count_lost_texts(source: str, translation: str) -> int:
     """Count the texts of a source, such as links, that its translation must have and lacks."""
-    lost = 0
-    for start, end in find_protected(source):
-        lost += source[start:end] not in translation
-    return lost
+    return sum(text not in translation for text in find_kept(source))
 
 
 def find_changes(texts: TestSet, old: Sequence[str], new: Sequence[str]) -> list[Change]:

@@ -96,9 +96,12 @@ EXTENSIONS: Mapping[str, Extension] = {
         "Sentences of a translation memory get their translations, and similar ones follow them.",
         "memory.md",
         {
+            "train": {
+                "adapt": "adapt a model to a translation memory, unless other text gets worse"
+            },
             "data": {
                 "export-memory": "write the suggestions of a service as a translation memory (TMX)"
-            }
+            },
         },
     ),
     "preparation": Extension(

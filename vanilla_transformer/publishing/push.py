@@ -31,12 +31,15 @@ from .eval_results import write_eval_results
 from .marian_branch import MARIAN, can_be_marian, write_marian
 from .staging import CARD_NAME, refuse_own_class, stage
 
+_COMPARISON = "## Comparison with the model before"  # heading in the card
+
 
 def push_folder(
     folder: str | Path,
     repo_id: str,
     card: Callable[[Path], ModelCard] | None = None,
     *,
+    compare: Callable[[], str] = str,
     eval_results: Sequence[EvalResultEntry] = (),
     private: bool = False,
     revision: str | None = None,
@@ -55,6 +58,8 @@ def push_folder(
     Args:
         repo_id: `"user/name"`. The repository is created if it does not exist.
         card: Renders the model card of the copy; by default the folder's own card is published.
+        compare: Compares the model with another one before anything else is done, and returns what
+            the card says about it, or raises an exception.
         eval_results: Scores for leaderboards, which become files of the copy; see
             [`find_eval_results`].
         private: Create a private repository; an existing one does not change.
@@ -71,10 +76,14 @@ def push_folder(
         raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
     refuse_damage(Path(folder))
     refuse_own_class(Path(folder))
+    comparison = compare()
     with tempfile.TemporaryDirectory() as parent:
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
+        if comparison:
+            with (staged / CARD_NAME).open("a", encoding="utf-8") as page:
+                page.write(f"\n{_COMPARISON}\n\n{comparison}\n")
         write_eval_results(staged, eval_results)
         results = check_staged(folder, staged, trust_remote_code)
         report(results)

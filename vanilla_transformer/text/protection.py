@@ -431,6 +431,18 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
+def find_kept(source: str) -> list[str]:
+    """Return the protected texts that a translation must have as they are: all but numbers, of
+    which other languages write the separators otherwise.
+    """
+    kept = list[str]()
+    for start, end in find_protected(source):
+        text = source[start:end]
+        if kind_of(text) != "number":
+            kept.append(text)
+    return kept
+
+
 def kind_of(text: str) -> str:
     """Return the kind of a piece of text to keep, see `KINDS`."""
     for name, kind in KINDS.items():

@@ -45,7 +45,7 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     name = options.init_from
     assert name is not None
     if checkpoint is None or options.lora_rank is not None:
-        model, tokenizer = _load(name)
+        model, tokenizer = load_converted_model(name)
         model = keep_layers(
             model, {"encoder": options.init_encoder_layers, "decoder": options.init_decoder_layers}
         )
@@ -60,7 +60,7 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             )
             raise UserError(f"{requirement}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
-        model, tokenizer = _load(checkpoint)
+        model, tokenizer = load_converted_model(checkpoint)
     languages = find_languages(tokenizer)
     if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
@@ -93,7 +93,7 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     return replace_vocabulary(model, tokenizer, changed), changed
 
 
-def _load(name: str | Path) -> InitialModel:
+def load_converted_model(name: str | Path) -> InitialModel:
     """Load a model in float32 and its tokenizer: one of this package, or one that is converted."""
     config = load_config(name)
     if isinstance(config, VanillaTransformerConfig):

@@ -37,6 +37,10 @@ MIDDLE = {
     "train": (TRAINING, f"{TRAINER}.create_model"),
     "average-checkpoints": (["model", "model", *OUTPUT], MEAN),
     "demo": (OUTPUT, f"{TRAINER}.load_texts"),
+    "adapt": (
+        ["model", "a.tsv", *OUTPUT],
+        f"{PACKAGE}.extensions.memory.adaptation.split_memory",
+    ),
     "distill": ([*TRAINING, *DISTILLATION], f"{TRAINER}.create_model"),
     "translate": (["model", "A text."], ENCODER),
     "compile": (["model"], f"{PACKAGE}.decoding.compile_model.Engine.supports"),

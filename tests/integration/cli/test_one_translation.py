@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 from transformers import pipeline
@@ -15,7 +16,9 @@ from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
+from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.extensions.distillation import teacher as teacher_module
+from vanilla_transformer.extensions.memory import adaptation
 from vanilla_transformer.extensions.serving.service import translate_with
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.publishing import checks
@@ -105,6 +108,7 @@ def by_load_pipeline(folder):
 INPUT = ["--input", "{}/lines.en", "--output"]
 MANY = ["--source", "{}/many.en", "--target", "{}/many.de"]
 FILES = [*SOURCES, *TARGETS]
+DRY_RUN = ["user/name", "--dry_run", "--revision", "new", "--compare_with"]
 SAME = {
     "translate": run("translate", "{}/model", *INPUT, "{}/json", "--json", *BEAMS),
     "evaluate": run("evaluate", "{}/model", *FILES, "--bootstrap_samples", "2", *BEAMS),
@@ -115,6 +119,7 @@ SAME = {
     ),
     "calibrate": run("calibrate", "{}/model", *MANY, *BEAMS),
     "check-model": run("check-model", "{}/model", *FILES, *BEAMS),
+    "push-to-hub": run("push-to-hub", "{}/model", *DRY_RUN, "{}/model", *FILES, *BEAMS),
     "demo": as_demo,
     "serve": as_service,
     # Doors of Python
@@ -125,7 +130,7 @@ EN_DE = ["--source_language", "en", "--target_language", "de"]
 OWN_BEAMS = {"demo": []}  # where the checkpoint's are used
 MODELS = {"evaluate-directions": ("languages", EN_DE)}
 # Commands that run a training first, each with its own test below.
-TRAIN = {"train", "distill"}
+TRAIN = {"train", "distill", "adapt"}
 # Commands that differ, and what their help says about it.
 DIFFER = {
     "tune-reranking": "`evaluate --no_protect`",
@@ -134,7 +139,7 @@ DIFFER = {
 }
 # Commands that translate no text: they read both sides, compare token ids or write other files.
 NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head"}
-NONE |= {"render-card", "push-to-hub", "download-data", "write-corpus", "train-tokenizer"}
+NONE |= {"render-card", "download-data", "write-corpus", "train-tokenizer"}
 NONE |= {"write-alignments", "clean-corpus", "check-language", "prepare"}
 NONE |= {"convert", "compile", "compare-runs", "export-memory"}
 
@@ -201,6 +206,17 @@ def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
         students.append(translate(student, folder, "--num_beams", beams))
     for line, teacher, *others in zip(LINES, teachers, *students, strict=True):
         assert {teacher, others[1]} <= {*written[line.strip()]} <= {teacher, *others}
+
+
+def test_adapt_translates_as_translate_does(folder, written, monkeypatch):
+    split = ([], test_sets.TestSet(LINES[:1], LINES[:1]))
+    monkeypatch.setattr(adaptation, "split_memory", lambda *_: split)
+    monkeypatch.setattr(adaptation, "train_adapter", lambda model, *_: Path(model))
+    words = [word.format(folder) for word in FILES] + ["--output_dir", str(folder / "adapted")]
+    assert main(["adapt", str(folder / "model"), "memory.tsv", *words, *BEAMS]) == 0
+    expected = translate(folder / "model", folder, *BEAMS)
+    for line, text in zip(LINES, expected, strict=True):
+        assert {*written[line.strip()]} == {text}
 
 
 @pytest.mark.parametrize("name", DIFFER)

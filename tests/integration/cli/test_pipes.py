@@ -65,7 +65,7 @@ LINES = {
 # `compile` reads text to measure, and `evaluate-directions` files whose names begin with --text.
 OTHERS = {"average-checkpoints", "demo", "push-to-hub", "create-space", "download-data", "compile"}
 OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions", "compare-runs"}
-OTHERS |= {"export-memory", "compare-models"}  # which prints times
+OTHERS |= {"export-memory", "compare-models", "adapt"}  # of which the last two print times
 
 
 def pipe_of(name):

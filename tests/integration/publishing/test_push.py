@@ -130,6 +130,25 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     assert "LICENSE" not in hub_without_checks.files(NAME, old), "an older revision"
 
 
+def test_push_to_hub_refuses_a_worse_model(folder, hub_without_checks, tmp_path, capsys):
+    (tmp_path / "a.en").write_text("\n".join([*SENTENCES, ""]))
+    words = ["push-to-hub", str(folder), NAME, "--compare_with", str(folder)]
+    words += ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.en", "--num_beams", "1"]
+    words += ["--max_new_tokens", "8", "--bootstrap_samples", "2"]
+    with pytest.raises(SystemExit) as refusal:
+        main([*words, "--max_size_ratio", "0.5"])
+    reason = "parameters: 1.00 times as much, above 0.5. Nothing has been published."
+    assert str(refusal.value) == f"{folder} is worse than {folder}: {reason}"
+    assert "- parameters: 1.00 times" in capsys.readouterr().out
+    assert not hub_without_checks.repositories and not hub_without_checks.requests
+
+    assert main(words) == 0
+    card = hub_without_checks.files(NAME)["README.md"].decode()
+    section = card.partition("\n## Comparison with the model before\n")[2]
+    assert "| BLEU " in section and "0 of 2 translations changed." in section
+    assert "## Comparison" not in (folder / "README.md").read_text()
+
+
 BENCHMARK = """
 evaluation_datasets:
   our test set: {type: user/benchmark, split: test, task_id: en-de, metric: chrf}

@@ -121,6 +121,8 @@ RUNNING_MODELS = {
     "evaluate": ("model", *TEXT),
     "evaluate-directions": ("model", "--text", "test"),
     "compare-models": ("model", "model", *TEXT),
+    "push-to-hub": ("model", "user/name", "--compare_with", "model", *TEXT),
+    "adapt": ("model", "memory.tsv", "--output_dir", "out"),
     "score": ("model", *TEXT),
     "calibrate": ("model", *TEXT),
     "tune-reranking": ("model", *TEXT, "--rerank_reverse", "reverse"),

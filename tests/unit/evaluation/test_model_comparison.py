@@ -80,6 +80,7 @@ def test_count_lost_texts_counts_texts_to_keep():
     source = "Open {name} at https://a.example."
     assert count_lost_texts(source, "Öffne {name} bei https://a.example.") == 0
     assert count_lost_texts(source, "Öffne Name.") == 2
+    assert count_lost_texts("It has 12,345.60 rows.", "Es hat 12.345,60 Zeilen.") == 0
 
 
 def test_compare_outputs_needs_a_source():

@@ -37,7 +37,7 @@ from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.machine.cores import process_state
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.text.protection import find_protected, locate
+from vanilla_transformer.text.protection import find_kept, locate
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .candidates import DistillationText, Entry
@@ -47,8 +47,6 @@ from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 # keep.
 UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
 PLACEHOLDER = "placeholder"
-# Characters of numbers, which languages write differently.
-_NUMBER = " 0123456789.,:/'’()+-\u00a0\u202f"
 # Pairs by whose translation a teacher of another direction is noticed.
 DIRECTION_SAMPLE = 64
 logger = logging.getLogger(__name__)
@@ -263,8 +261,7 @@ def choose_targets(
 
 def find_reasons(source: str, texts: Sequence[str], limits: WarningLimits) -> Iterator[list[str]]:
     """Yield the reasons to drop each translation of a source: one of `UNUSABLE`, or warnings."""
-    kept = [source[start:end] for start, end in find_protected(source)]
-    kept, seen = [text for text in kept if text.strip(_NUMBER)], set[str]()
+    kept, seen = find_kept(source), set[str]()
     for text in texts:
         if not text.strip() or text in seen:
             yield [REPEATED if text.strip() else EMPTY]

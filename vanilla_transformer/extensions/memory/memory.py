@@ -32,8 +32,8 @@ from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_line
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
 from vanilla_transformer.text.protection import (
     Range,
+    find_kept,
     find_protected,
-    kind_of,
     locate,
     mask,
     merge,
@@ -179,12 +179,7 @@ def is_faithful(source: str, target: str) -> bool:
     """Return whether a translation has the numbers of its source, maybe in words or with other
     separators, and its placeholders, URLs and so on.
     """
-    kept = []
-    for start, end in find_protected(source):
-        text = source[start:end]
-        if kind_of(text) != "number":
-            kept.append(text)
-    return locate(kept, target) is not None and not has_other_numbers(source, target)
+    return locate(find_kept(source), target) is not None and not has_other_numbers(source, target)
 
 
 def _values(text: str) -> list[str]:
@@ -248,11 +243,11 @@ def as_memory(value: object, direction: Direction = NO_DIRECTION) -> Translation
 def _read_files(
     paths: tuple[str, ...], versions: tuple[tuple[int, int], ...], direction: Direction
 ) -> TranslationMemory:
-    pairs = chain.from_iterable(_read_file(path, direction) for path in paths)
+    pairs = chain.from_iterable(read_pairs(path, direction) for path in paths)
     return TranslationMemory(pairs, name=", ".join(paths))
 
 
-def _read_file(path: str, direction: Direction) -> Iterator[SentencePair]:
+def read_pairs(path: str, direction: Direction) -> Iterator[SentencePair]:
     """Yield the pairs of a file that have both sides."""
     source, target = (code and name_language(code) for code in direction)
     spec = CorpusSpec(file=path, source_language=source, target_language=target)

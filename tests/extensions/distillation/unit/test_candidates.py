@@ -199,6 +199,7 @@ def test_measure_candidates_scores_the_usable_ones():
         ("Delete {name} now?", "Den Namen jetzt löschen?", ["placeholder"]),
         ("See https://a.example/x now.", "Siehe https://a.example/y jetzt.", ["placeholder"]),
         ("It costs 12,345.60 euros.", "Es kostet 12.345,60 Euro.", []),
+        ("It costs US$30 now.", "Es kostet jetzt 30 US-Dollar.", []),
         ("A man is sleeping there.", "A man is sleeping there.", ["copy"]),
         ("A man.", "Ein Mann Mann Mann Mann.", ["repetition"]),
         ("A man.", "Мужчина спит.", ["script"]),

@@ -13,11 +13,11 @@ message by its flag in PO, each in braces in JSON, and words by their role or as
 reStructuredText and Markdown.
 The words are shown without their markup, as a reader sees them.
 
-Measured on every tenth sentence of the test set of FLORES: 0.8 of 1,000 in 205 languages. NTREX,
+Measured on the test set of FLORES: 0.8 of 1,000 in 205 languages. NTREX,
 every 25th: 0.3. Subtitles of films: 0. Tatoeba, every 40th: 1.1, all in Lojban. Lectures on
 mathematics: 10, all of them formulas. Chat of WMT 2022: 19, nearly all of them masks such as
-`#NAME#`. A sample of the files of 15 projects: placeholders 100 %, identifiers 98.9 %, options
-98.4 %, names of files 98.4 %, calls 97.4 %.
+`#NAME#`. A sample of the files of 15 projects: placeholders 100 %, identifiers 99.1 %, options
+99.5 %, names of files 99.1 %, calls 99.0 %.
 """
 
 import argparse

@@ -51,8 +51,10 @@ def warning_finder(
         unlinked = {*range(len(source))}
         for link in links:
             unlinked.difference_update(range(link.source_start, link.source_end))
-        if any(source[at].isalnum() for at in unlinked):
-            aligned_end = 0  # the last word may translate a word without a link, as a German verb
+        targets = [link.target_start for link in sorted(links)]
+        # A last word may translate a word without a link or, as a German verb, change the order.
+        if any(source[at].isalnum() for at in unlinked) or targets != sorted(targets):
+            aligned_end = 0
         is_spelled = source.isupper() and is_spelled_out(source)
         known = (limits, options.get("glossary"), language or trained.source)
         return find_warnings(source, text, *known, is_spelled, aligned_end)

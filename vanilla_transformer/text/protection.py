@@ -194,7 +194,7 @@ KINDS = {
             # Versions
             rf"(?<![{_LETTER}.,]|(?<!\S)-)"
             rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
-            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++|(?:\d++\.)++[Xx]"
+            rf"|v?\d++(?:\.\d++)++\.?(?:(?:a|b|rc|post)\d++|dev\d*+)|(?:\d++\.)++[Xx]"
             rf"|[Xx]\.(?:[Yy]|\d++)(?:\.(?:[Zz]|\d++))?+)(?!{_LETTER}|[.,:/]\d)",
             rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?"
             rf"[\dX](?!{_LETTER})",
@@ -226,16 +226,21 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # A run between spaces is language if it has letters and numbers with the signs that writing uses
 # within words and around them. Scripts without spaces, their marks and particles of Korean end one.
 _RUN = rf"[[^\s\u3000-\u303F\uFF00-\uFF65]--{UNSPACED_SCRIPTS}--\p{{Hangul}}]"
-_OPENING = r"(?:[(\[{<'\"‘’“”„‚«»‹›`¡¿…–—]|\*(?![.\-]\w))"
+_OPENING = r"(?:[(\[{<'\"‘’“”„‚«»‹›`¡¿…–—]|\*(?![.\-_]\w|\ufffc))"
 _CLOSING = r"[)\]}>'\"‘’“”«»‹›`*.,:;!?…–—]"
 _FIELD = "\ufffc"  # stands for text of another kind
 _NAMED = f"[A-Za-z0-9_{_FIELD}]"
 # The signs of what is no language, of which each expression below begins with one
 _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
+# Words after which half of a compound begins with a hyphen, as in Fußballspieler und -trainer; in
+# Finnish it does so after a name.
+_CONJUNCTIONS = "und|oder|bzw|sowie|noch|en|of|och|eller|og|ja|tai|sekä|või|és|vagy"
 # At the beginning of a run: options and endings of names of files
 _BEGINS_NO_WORD = (
-    r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|(?<!\A|[.!?…\-]\s)-[A-Z]\d*+(?![\w'’])"
-    r"|\.[a-z]{2,}+(?![\w.])"
+    rf"(?<=(?<![\p{{L}}-])\p{{Ll}}{{1,30}}\s)(?<!\b(?:{_CONJUNCTIONS})\s)-[A-Za-z]{{2,}}+(?![\w'’-])|"
+    r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|-[BCDFGHJLMNPQRTX](?![\w'’.])"
+    r"|(?<!\A|[.!?…\-]\s)-(?:(?:[A-Z]\d*+|[A-Z]{2,}+)(?![\w'’])|[A-Za-z]++-[a-z])"
+    r"|\.[a-z]{2,}+(?!\w|\.(?!\Z))|_[A-Za-z][A-Za-z\d]*+(?![^_]*+_)"
 )
 _IN_NO_WORD = "|".join(
     (
@@ -249,11 +254,17 @@ _IN_NO_WORD = "|".join(
         # Calls, and pages of manuals
         rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
         rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+\d++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        # Not the endings of file(s), Datei(en), bijou(x), and Hungarian a(z)
+        rf"(?<={_NAMED})\((?:[a-z]{{3,}}+\)(?!\w)|(?:[b-df-hj-lpqtvwy]|(?<!u\()x)\)(?!\w)|\w++\()",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
-        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<=\w/\w{{1,2}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
         r"(?<=[a-z]{2})\.(?=[A-Z](?:[A-Z\d]|(?![\w'’])))",
-        r"(?<=[*/])\.(?=[A-Za-z])",
+        # The same at an edge of a sentence, within which a space may be missing after a period
+        r"(?<=(?:\A|[.!?:]\s|[(\[])[a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?![\w'’]))",
+        r"(?<=(?<![\w.@/-])[a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?:[;:)\]]|[.!?]?+\s*+\Z))",
+        rf"(?<=(?<![\w.'’-])[a-z])\.(?=[a-z]{{4,}}+(?!{_LETTER}))",
+        r"(?<=[*/])\.(?=[A-Za-z])|(?<=\w/)\*",
         r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
         r"\}(?=\w)|\$\(",
     )
@@ -265,10 +276,12 @@ _WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
 _PLAIN = f"[{_RUN}--{_SIGNS}]"
 # What ends a run, but is a word of language beside what is kept, as in foo()'s
 _SUFFIX = (
-    rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|-\p{{Lu}}\p{{Ll}}++)"
+    rf"(?:(?:['’]|(?<=[)#+]|\.[a-z]{{1,4}}):)\p{{Ll}}{{1,4}}|(?<=\S)-\p{{Lu}}\p{{Ll}}++)"
     rf"{_CLOSING}*+(?!{_RUN})"
 )
-_IN_PARENTHESES = r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]"
+_IN_PARENTHESES = (
+    r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]|(?<==)(?:\"[^\"\s]*+\"|'[^'\s]*+')|(?<=\w/)\*"
+)
 _OTHER = regex.compile(
     rf"(?<!{_RUN}){_OPENING}*+"
     rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{_WITHIN}){_SIGNS}{_PLAIN}*+)*+{_WITHIN})"
@@ -279,7 +292,7 @@ _OTHER = regex.compile(
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(
     r"[^\p{L}\p{M}\s,;'\"!?).\-(]|ℹ|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=-)-[a-z]"
-    rf"|(?<=\w\()(?:[()]|\.\.\.|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
+    rf"|(?<=\w\()(?:[()\w]|\.\.\.|[^()\s\"']*+[\"'])|(?<=(?<!{_RUN}){_OPENING}{{0,2}}-)[A-Za-z])",
     regex.V1,
 )
 # Tokens of placeholders that models of this package learn. They are not special, so they appear in

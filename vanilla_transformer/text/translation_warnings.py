@@ -173,7 +173,7 @@ def find_warnings(
         warnings.append("language")
     if is_spelled and source.isupper() and source not in translation:
         warnings.append("capitals")
-    last = "".join(translation[aligned_end:].split()[-1:])
+    last = "".join(translation[aligned_end:].partition(" ")[2].split()[-1:])
     is_longer = is_label(source) and len(split_words(translation)) > len(split_words(source))
     if is_longer and aligned_end and last.isalpha():
         warnings.append("ending")

@@ -22,6 +22,18 @@ EN_DE = AutoTokenizer.from_pretrained(ROOT / "models/en-de")
         ("3", "3", [], []),
         ("The red house", "Das rote Haus ist", [Link(0, 13, 0, 13, 1.0)], ["ending"]),
         ("Not read", "Nicht gelesen worden", [Link(0, 3, 0, 5, 1.0)], []),
+        (
+            "Show details",
+            "Die Details anzeigen",
+            [Link(0, 4, 0, 3, 1.0), Link(5, 12, 4, 11, 1.0)],
+            ["ending"],
+        ),
+        (
+            "Show details",
+            "Details dazu anzeigen",
+            [Link(5, 12, 0, 7, 1.0), Link(0, 4, 8, 12, 1.0)],
+            [],
+        ),
         ("The red house", "Das rote Haus", [Link(8, 13, 9, 13, 1.0)], []),
     ],
 )

@@ -182,6 +182,7 @@ FRENCH_SENTENCE = "Il était une fois un roi et une reine."
         ("The red house", "Das rote Haus", {"aligned_end": 13}, []),
         ("Update all files", "Alle Dateien aktualisieren", {"aligned_end": 12}, []),
         ("The red house", "Das rote Haus!", {"aligned_end": 13}, []),
+        ("A red file", "Eine rote XML-Datei", {"aligned_end": 14}, []),
         ("The red house", "Das rote Haus ist", {}, []),
         ("The red house.", "Das rote Haus ist", {"aligned_end": 13}, []),
         ("a " * 9, "Das rote Haus ist", {"aligned_end": 13}, []),

@@ -99,8 +99,7 @@ class Int8Linear(PackedLinear):
     def round(self) -> None:
         """Round the weights as they are now."""
         weight = self.weight.detach()
-        scale = weight.abs().amax(dim=1) / _LARGEST_INTEGER
-        scale = scale.clamp(min=torch.finfo(weight.dtype).tiny).bfloat16()
+        scale = (weight.abs().amax(dim=1) / _LARGEST_INTEGER).bfloat16()
         integers = (weight / scale.float()[:, None]).round()
         integers = integers.clamp(-_LARGEST_INTEGER, _LARGEST_INTEGER).to(torch.int8)
         self.register_buffer("integers", integers)

@@ -90,6 +90,8 @@ class Int8Linear(PackedLinear):
         compiles_few_rows: Whether the step that is being compiled is for a few rows.
     """
 
+    integers: Tensor
+    scale: Tensor
     compiles_few_rows = False
 
     def __init__(self, layer: PackedLinear):

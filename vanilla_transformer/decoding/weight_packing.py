@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 _Module = TypeVar("_Module", bound=nn.Module)
 # Self-attention projects one input three times.
 _INPUTS = ("q_proj", "k_proj", "v_proj")
-# Plain products of small weights, and one thread, multiply so many rows fastest.
+# Plain products of small weights, weights in int8, and one thread multiply so many rows fastest.
 MOST_PLAIN_ROWS = 8
 SMALL_WEIGHT = 2**18  # numbers
+_LARGEST_INTEGER = 127
+INPUTS_AT_ONCE = 32  # torch's product of int8 weights reads so many, also beyond the end of a row
 
 
 class PackedLinear(nn.Linear):
@@ -75,6 +77,49 @@ class PackedLinear(nn.Linear):
         if self._packed is None:
             self._packed = pack(self.weight)
         return self._packed
+
+
+class Int8Linear(PackedLinear):
+    """
+    A packed layer that multiplies a few rows by weights in int8, which are a quarter of the bytes
+    to read. The rows are rounded to bfloat16.
+
+    It multiplies more rows in float32: without instructions for int8, that is faster.
+
+    Attributes:
+        compiles_few_rows: Whether the step that is being compiled is for a few rows.
+    """
+
+    integers: Tensor
+    scale: Tensor
+    compiles_few_rows = False
+
+    def __init__(self, layer: PackedLinear):
+        super().__init__(layer, activation=layer._activation)
+        self.round()
+
+    def round(self) -> None:
+        """Round the weights as they are now."""
+        weight = self.weight.detach()
+        scale = (weight.abs().amax(dim=1) / _LARGEST_INTEGER).bfloat16()
+        integers = (weight / scale.float()[:, None]).round()
+        integers = integers.clamp(-_LARGEST_INTEGER, _LARGEST_INTEGER).to(torch.int8)
+        self.register_buffer("integers", integers)
+        self.register_buffer("scale", scale)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        has_few_rows = self.compiles_few_rows
+        if not torch.compiler.is_compiling():
+            has_few_rows = hidden_states.numel() <= MOST_PLAIN_ROWS * self.in_features
+        if not has_few_rows:
+            return super().forward(hidden_states)
+        rows = hidden_states.flatten(0, -2).bfloat16()
+        # There is no public operation that reads the integers as they are.
+        products = torch._weight_int8pack_mm(rows, self.integers, self.scale)
+        output = products.to(hidden_states.dtype).unflatten(0, hidden_states.shape[:-1])
+        if self.bias is not None:
+            output = output + self.bias
+        return output.relu() if self._activation == "relu" else output
 
 
 def pack(weight: Tensor) -> Tensor:

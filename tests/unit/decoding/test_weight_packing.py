@@ -7,7 +7,12 @@ import torch
 from torch import nn
 
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding.weight_packing import PackedLinear, packed_copy
+from vanilla_transformer.decoding.weight_packing import (
+    INPUTS_AT_ONCE,
+    Int8Linear,
+    PackedLinear,
+    packed_copy,
+)
 
 needs_onednn = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN"
@@ -133,3 +138,44 @@ def test_few_rows_of_small_weights_are_plain(rows, outputs, dtype, is_packed):
         is_plain = torch.equal(layer(states), plain)
     assert (layer._packed is not None) == is_packed
     assert is_packed or is_plain
+
+
+@pytest.mark.parametrize("activation", ["relu", "none"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 8, 9])
+def test_int8_linear_rounds_weights_for_few_rows(rows, bias, activation):
+    packed = PackedLinear(nn.Linear(3 * INPUTS_AT_ONCE, 7, bias), activation=activation)
+    packed.weight.data[2] = 0.0  # a row without a scale
+    layer = Int8Linear(packed)
+    assert layer.weight is packed.weight and layer.integers.abs().max() == 127
+    states = torch.randn(rows, 1, 3 * INPUTS_AT_ONCE)
+    rounded = layer.integers * layer.scale.float()[:, None]
+    torch.testing.assert_close(rounded, packed.weight, atol=2e-3, rtol=0)
+    with torch.no_grad():
+        exact, output = packed(states), layer(states)
+        few = nn.functional.linear(states.bfloat16().float(), rounded, packed.bias)
+    if activation == "relu":
+        few = few.relu()
+    assert torch.equal(output, exact) == (rows == 9)
+    expected = {1: few, 8: few, 9: exact}[rows]
+    torch.testing.assert_close(output, expected, atol=0.02, rtol=0.01)
+
+
+def test_torch_multiplies_int8_weights_of_any_number_of_rows():
+    """This operation is private, and reads beyond the rows of other widths."""
+    for outputs in (1, 6, 31):
+        integers = torch.randint(-127, 128, (outputs, INPUTS_AT_ONCE), dtype=torch.int8)
+        scale, rows = torch.rand(outputs).bfloat16(), torch.randn(3, INPUTS_AT_ONCE).bfloat16()
+        products = torch._weight_int8pack_mm(rows, integers, scale)
+        expected = rows.float() @ (integers * scale.float()[:, None]).t()
+        torch.testing.assert_close(products.float(), expected, atol=1.0, rtol=0.01)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_int8_linear_asks_the_compiled_form_and_not_the_rows(few, monkeypatch):
+    layer, states = Int8Linear(PackedLinear(nn.Linear(INPUTS_AT_ONCE, 5))), torch.randn(9, 1, 32)
+    layer.compiles_few_rows = few
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.no_grad():
+        exact = nn.functional.linear(states, layer.weight, layer.bias)
+        assert torch.equal(layer(states), exact) != few

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
+from vanilla_transformer.decoding.weight_packing import INPUTS_AT_ONCE, Int8Linear, PackedLinear
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.machine.cores import multiplies
 from vanilla_transformer.machine.imports import requires_extra
@@ -54,8 +55,17 @@ def cast(model: _Model, precision: str) -> _Model:
 
 def round_to_int8(module: _Model) -> _Model:
     """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic
-    quantization.
+    quantization. On a processor without instructions for them, packed layers become
+    [`Int8Linear`].
     """
+    if not multiplies(INT8, next(module.parameters()).device):
+        # The copy shares the weights.
+        module = copy.deepcopy(module, {id(weight): weight for weight in module.parameters()})
+        for parent in [*module.modules()]:
+            for name, layer in parent.named_children():
+                if type(layer) is PackedLinear and layer.in_features % INPUTS_AT_ONCE == 0:
+                    setattr(parent, name, Int8Linear(layer))
+        return module
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
     module = copy.deepcopy(module)
@@ -69,7 +79,7 @@ def resolve_precision(model: "DecodedModel", precision: str | None) -> str:
     Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None
     the model's.
 
-    A processor without instructions for it is a warning.
+    A processor without instructions for bfloat16 is a warning.
     """
     if precision is None:
         precision = precision_of(model)
@@ -84,7 +94,9 @@ def resolve_precision(model: "DecodedModel", precision: str | None) -> str:
         logger.warning_once(
             f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.'
         )
-    elif model.device.type == "cpu" and not multiplies(precision, model.device):
+    elif (
+        model.device.type == "cpu" and precision != INT8 and not multiplies(precision, model.device)
+    ):
         logger.warning_once(
             f"This processor has no instructions for {precision} and emulates it, many times more "
             "slowly than float32."

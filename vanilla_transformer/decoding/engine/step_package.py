@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from vanilla_transformer.decoding.weight_packing import SMALL_WEIGHT, PackedLinear, pack
+from vanilla_transformer.decoding.weight_packing import SMALL_WEIGHT, Int8Linear, PackedLinear, pack
 
 _PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
 _PREFIX = "step."  # of names in a `_FlatStep`
@@ -113,6 +113,11 @@ class StepCompiler:
         """Write the package of a form, `FEW_ROWS` or `MANY_ROWS`, into a folder; see
         [`kinds_of`].
         """
+        layers = _int8_layers(self._step)
+        for layer in layers:
+            layer.compiles_few_rows = kind == FEW_ROWS
+        if layers:
+            self.__dict__.pop("_traced", None)
         (step, program), values = self._traced, dict[str, Tensor]()
         is_quantized = _is_quantized(step)
 
@@ -169,6 +174,8 @@ class StepCompiler:
             with tracing(step):
                 for weight in step.parameters():
                     weight.copy_(torch.rand(weight.shape, generator=generator))
+                for layer in _int8_layers(step):
+                    layer.round()
         return step, export_step(step, self._arguments, self._dimensions)
 
 
@@ -197,6 +204,10 @@ def threads_for_few_rows(step: nn.Module, threads: int) -> int:
             if any(weight.numel() > SMALL_WEIGHT for weight in layer.parameters()):
                 return threads
     return 1
+
+
+def _int8_layers(step: nn.Module) -> list[Int8Linear]:
+    return [layer for layer in step.modules() if isinstance(layer, Int8Linear)]
 
 
 def _is_quantized(step: nn.Module) -> bool:

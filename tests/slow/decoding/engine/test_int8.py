@@ -12,6 +12,8 @@ COMPARISON = """
 import json, sys
 import torch
 from tests.tiny_engines import engine_of, translate
+from vanilla_transformer.decoding.engine import precision
+precision.multiplies = lambda *_: True  # torchao's products, also where others are faster
 engines = [engine_of(4, precision="int8", compile=compile) for compile in (False, True)]
 exact = engine_of(4, compile=False)
 weights = [type(engine.steps.step.decoders[0].lm_head.weight).__name__ for engine in (*engines, exact)]

@@ -13,14 +13,22 @@ from tests.processes import wait_until
 from tests.tiny import tiny_model
 from tests.tiny_engines import EndedWorker, compile_aside, engine_of
 from vanilla_transformer import Engine, TranslationPipeline
-from vanilla_transformer.decoding.engine import compiled_steps, idle_work, sources, step_package
+from vanilla_transformer.decoding.engine import (
+    compiled_steps,
+    idle_work,
+    precision,
+    sources,
+    step_package,
+)
 from vanilla_transformer.decoding.engine.compiled_steps import (
     CompiledSteps,
     cache_folder,
     write_packages,
 )
+from vanilla_transformer.decoding.engine.precision import round_to_int8
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.decoding.engine.thread_choice import ThreadChoice
+from vanilla_transformer.decoding.weight_packing import Int8Linear
 
 
 def identity(model, **options):
@@ -71,6 +79,30 @@ def compilations(tmp_path, monkeypatch):
     monkeypatch.setattr(StepCompiler, "compile", write)
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     return made
+
+
+def test_form_for_few_rows_alone_multiplies_int8_weights(monkeypatch, tmp_path):
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: False)
+    model = tiny_model(vocab_size=40, d_model=32)
+    engine = Engine(model, slots=2, num_beams=1, max_new_tokens=8, compile=False)
+    compiler = StepCompiler(round_to_int8(engine.steps.step), engine.buffers.example(), ())
+    traced = []
+
+    def trace_nothing(step, *_):
+        forms = set()
+        for layer in step.modules():
+            if isinstance(layer, Int8Linear):
+                forms.add(layer.compiles_few_rows)
+                # The integers of the random weights by which constants are recognized
+                assert torch.equal(Int8Linear(layer).integers, layer.integers)
+        traced.append(forms)
+
+    monkeypatch.setattr(step_package, "export_step", trace_nothing)
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", lambda *_, **__: 1 / 0)
+    for kind in NAMES:
+        with pytest.raises(ZeroDivisionError):
+            compiler.compile(kind, tmp_path)
+    assert traced == [{True}, {False}]
 
 
 @pytest.mark.parametrize("present", [(), ("few_rows",), ("many_rows",)])

@@ -3,6 +3,8 @@ precision.
 """
 
 import logging
+import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -10,7 +12,8 @@ import torch
 from tests.tiny import tiny_model
 from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine import precision
-from vanilla_transformer.decoding.engine.precision import cast, resolve_precision
+from vanilla_transformer.decoding.engine.precision import cast, resolve_precision, round_to_int8
+from vanilla_transformer.decoding.weight_packing import Int8Linear, packed_copy
 
 
 @pytest.fixture
@@ -22,8 +25,12 @@ def warnings(monkeypatch):
     return messages
 
 
-@pytest.mark.parametrize(("name", "count"), [("float32", 0), (None, 0), ("bfloat16", 1)])
-def test_engine_warns_of_emulated_precision(warnings, name, count):
+@pytest.mark.parametrize(
+    ("name", "count"), [("float32", 0), (None, 0), ("bfloat16", 1), ("int8", 0)]
+)
+def test_engine_warns_of_emulated_precision(warnings, monkeypatch, name, count):
+    for package in ("torchao", "torchao.quantization"):  # which int8 does not use here
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
     Engine(tiny_model(), precision=name)
     assert len(warnings) == count
     text = f"has no instructions for {name} and emulates it"
@@ -64,3 +71,12 @@ def test_cast_returns_contiguous_weights():
         expected = model.to(narrow.dtype).parameters()
         assert all(map(torch.equal, narrow.parameters(), expected))
         assert cast(narrow, name) is narrow
+
+
+def test_processor_without_int8_reads_weights_as_integers(warnings):
+    packed = packed_copy(tiny_model(d_model=32, decoder_ffn_dim=40).model.decoder)
+    layer = round_to_int8(packed).layers[0]
+    assert {type(layer.fc1), type(layer.self_attn.out_proj)} == {Int8Linear}
+    # Torch's product reads 32 inputs at once.
+    assert type(layer.fc2) is type(packed.layers[0].fc1)
+    assert layer.fc1.weight is packed.layers[0].fc1.weight

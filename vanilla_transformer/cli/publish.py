@@ -196,10 +196,10 @@ class PushToHubArguments(ComparisonArguments):
     @model_validator(mode="after")
     def _check_comparison(self) -> "PushToHubArguments":
         flags = {*ComparisonArguments.model_fields, "compare_with", "source", "target"}
-        given = self.model_fields_set & flags - {"model", "user_module"}
-        if given and not (self.compare_with and self.source and self.target):
+        names = self.model_fields_set & flags - {"model", "user_module"}
+        if names and not (self.compare_with and self.source and self.target):
             raise UserError(
-                f"--{min(given)} is for a comparison. Give --compare_with, --source and --target, "
+                f"--{min(names)} is for a comparison. Give --compare_with, --source and --target, "
                 "or leave it out."
             )
         return self

@@ -346,8 +346,7 @@ def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.
 def _read_sources() -> str:
     """Return the code on which steps depend, as it is when the first step is sought."""
     root = Path(__file__).parents[2]
-    folders = root, root / "decoding" / "engine"
-    sources = []
-    for folder in folders:
-        sources += [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
-    return "".join(sources)
+    paths = [root / "decoding" / "weight_packing.py"]
+    for folder in (root, root / "decoding" / "engine"):
+        paths += sorted(folder.glob("*.py"))
+    return "".join(path.read_text(encoding="utf-8") for path in paths)

@@ -176,4 +176,4 @@ def translate_timed(
 def _join_texts(answer: Any) -> str:
     """Return the text of an answer, or of several, a line each."""
     answers = answer if isinstance(answer, list) else [answer]
-    return "\n".join(answer["translation_text"] for answer in answers)
+    return "\n".join(hypothesis["translation_text"] for hypothesis in answers)

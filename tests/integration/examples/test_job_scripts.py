@@ -52,7 +52,7 @@ def test_hf_jobs_script_runs_valid_commands():
     assert parse_recipe([str(find_recipe(recipe)), *flags]).optimization.max_steps == 3
     push = script["push_command"]("user/name", "wmt14_en_de")
     options = parse(PushToHubArguments, push[push.index("push-to-hub") + 1 :])
-    assert [options.folder, options.repo_id] == [script["OUTPUT"], "user/name"]
+    assert [options.model, options.repo_id] == [script["OUTPUT"], "user/name"]
     assert options.private
 
 

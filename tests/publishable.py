@@ -1,6 +1,7 @@
 """Model folders that can be published, and changes to them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -26,6 +27,16 @@ def add_card(folder, location=None):
     )
     card.save(folder / "README.md")
     return folder
+
+
+def write_workplace(folder, repetitions):
+    """Write what most commands need: a tiny model with its card, parallel text with three lines for
+    each repetition, and the facts of a card.
+    """
+    add_card(save_model_folder(tiny.tiny_model(), tiny.tiny_tokenizer(), folder / "model"))
+    (folder / "a.en").write_text("a b c\nb c d e\nc d\n" * repetitions)
+    (folder / "a.de").write_text("A B C\nB C D E\nC D\n" * repetitions)
+    shutil.copy(CARDS / "demo.yaml", folder / "facts.yaml")
 
 
 def change_json(path, **values):

@@ -47,8 +47,8 @@ class Accuracy(SacreMetric):
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict) -> list[int]:
         # Without references, a text counts as neither right nor wrong.
         references = ref_kwargs["references"]
-        is_wrong = references.isdisjoint(hypothesis.split("\n")[: self.best])
-        return [int(not is_wrong), int(bool(references))]
+        is_right = not references.isdisjoint(hypothesis.split("\n")[: self.best])
+        return [int(is_right), int(bool(references))]
 
     def _aggregate_and_compute(self, stats: list[list[int]]) -> Score:
         return self._compute_score_from_stats([*map(sum, zip(*stats, strict=True))])

@@ -21,10 +21,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
-from tests.publishable import CARDS, add_card
+from tests.publishable import CARDS, write_workplace
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.flags import refuse_file_names
-from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXTS = "--train_source a.en --train_target a.de"
 PAIRS = f"{TEXTS} --output_dir out"
@@ -194,13 +193,8 @@ for command, arguments in COMMANDS.items():
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """Return a folder with a tiny model and some text."""
-    from tests.tiny import tiny_model, tiny_tokenizer
-
     folder = tmp_path_factory.mktemp("template")
-    add_card(save_model_folder(tiny_model(), tiny_tokenizer(), folder / "model"))
-    (folder / "a.en").write_text("a b c\nb c d e\nc d\n" * 4)
-    (folder / "a.de").write_text("A B C\nB C D E\nC D\n" * 4)
-    shutil.copy(CARDS / "demo.yaml", folder / "facts.yaml")
+    write_workplace(folder, 4)
     return folder
 
 

@@ -6,10 +6,8 @@ import shutil
 
 import pytest
 
-from tests.publishable import CARDS, add_card
-from tests.tiny import tiny_model, tiny_tokenizer
+from tests.publishable import write_workplace
 from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.loading.model_folders import save_model_folder
 
 TEXT = ["--source", "a.en", "--target", "a.de"]
 TRAINING = ["--train_source", "a.en", "--train_target", "a.de"]
@@ -84,11 +82,8 @@ MIDDLE = {
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("template")
-    add_card(save_model_folder(tiny_model(), tiny_tokenizer(), folder / "model"))
-    (folder / "a.en").write_text("a b c\nb c d e\nc d\n" * 70)
-    (folder / "a.de").write_text("A B C\nB C D E\nC D\n" * 70)
+    write_workplace(folder, 70)
     (folder / "links").write_text("0-0\n" * 210)
-    shutil.copy(CARDS / "demo.yaml", folder / "facts.yaml")
     return folder
 
 

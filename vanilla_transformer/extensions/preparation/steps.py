@@ -130,7 +130,8 @@ class Preparation:
         """Return the files of the text that was read, of all corpora or of one. Their names begin
         with the number of the corpus.
         """
-        return sorted(self.work.glob(f"read/[0-9]*/{corpus}-*.arrow"))
+        paths = self.work.glob(f"read/[0-9]*/{corpus}-*.arrow")
+        return sorted(paths, key=_numbers_of_shard)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -141,7 +142,7 @@ class Preparation:
 
     def parts(self, step: str) -> list[Path]:
         """Return the folders that a step has written, in the order of the text."""
-        return sorted(self.work.glob(f"{step}/[0-9]*"))
+        return sorted(self.work.glob(f"{step}/[0-9]*"), key=_number_of_part)
 
     def find_broken(self, shard: int, repetitions: Sequence[str]) -> np.ndarray:
         """Return the number of the rule that drops each pair of a shard, by the rules on single
@@ -366,6 +367,15 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
         shards=entries,
     )
     write_manifest(output, manifest)
+
+
+def _number_of_part(part: Path) -> int:
+    return int(part.name)  # of six digits and more, too, which names would sort otherwise
+
+
+def _numbers_of_shard(shard: Path) -> tuple[int, int]:
+    """Return the number of the piece that was read, and of its shard."""
+    return _number_of_part(shard.parent), int(shard.stem.partition("-")[2])
 
 
 def _corpus_of(shard: Path) -> int:

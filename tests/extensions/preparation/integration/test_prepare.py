@@ -218,6 +218,22 @@ def test_prepare_leaves_the_mix_to_training(folder, monkeypatch):
         assert texts.specs[0].weight == corpora[0].get("weight", 1)
 
 
+def test_parts_and_shards_are_in_the_order_of_their_numbers(tmp_path):
+    plan = steps.Preparation(tmp_path, {"train_source": "a.tsv"}, None, SHARD_PAIRS)
+    numbers = [7, 99_999, 100_000, 123_456]
+    for number in numbers:
+        part = plan.work / "read" / f"{number:05d}"
+        part.mkdir(parents=True)
+        for shard in numbers:
+            (part / f"00000-{shard:05d}.arrow").touch()
+    names = [f"{number:05d}" for number in numbers]
+    assert [part.name for part in plan.parts("read")] == names
+    shards = plan.shards("00000")
+    assert shards == plan.shards() and len(shards) == 16
+    assert [shard.stem for shard in shards[4:8]] == [f"00000-{name}" for name in names]
+    assert shards[4].parent.name == "99999"
+
+
 def test_a_mistake_in_a_task_is_one_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(preparation, "_START_METHOD", "fork")
     monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ training reads them as they are.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -79,15 +80,24 @@ class Manifest(Schema, frozen=True):
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Return the manifest of a prepared corpus, whose values are checked."""
+    """Return the manifest of a prepared corpus, whose values are checked. It is read once, as long
+    as its file stays the same.
+    """
     path = Path(folder) / MANIFEST_FILE
     try:
-        content = read_json(path)
+        status = path.stat()
+        version = status.st_ino, status.st_size, status.st_mtime_ns
+        return _read_version(path, version)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(
             f"A prepared corpus must be a folder that `prepare` has completed, but {path} is "
             "missing. Run `prepare` to its end, or name another folder."
         ) from error
+
+
+@lru_cache(maxsize=1)
+def _read_version(path: Path, version: tuple[int, int, int]) -> Manifest:
+    content = read_json(path)
     try:
         if not isinstance(content, dict):
             raise UserError("It must be a mapping.")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.prepared_corpora import write_prepared_lengths
+from vanilla_transformer.data import prepared_corpus
 from vanilla_transformer.data.prepared_corpus import (
     MANIFEST_FILE,
     open_shards,
@@ -32,6 +33,20 @@ def test_read_manifest_returns_the_values_written(folder):
     assert [shard.longest_target for shard in manifest.shards] == [5, 8, 9]
     write_manifest(folder, manifest)
     assert read_manifest(folder) == manifest
+
+
+def test_read_manifest_reads_a_file_once(folder, monkeypatch):
+    contents, plain = [], prepared_corpus.read_json
+
+    def record(path):
+        contents.append(plain(path))
+        return contents[-1]
+
+    monkeypatch.setattr(prepared_corpus, "read_json", record)
+    first = read_manifest(folder)
+    assert read_manifest(str(folder)) is first and len(contents) == 1
+    write_manifest(folder, first.model_copy(update={"tokenizer": "another"}))
+    assert read_manifest(folder).tokenizer == "another" and len(contents) == 2
 
 
 def test_open_shards_keeps_the_order_given(folder):

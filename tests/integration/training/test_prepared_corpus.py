@@ -137,6 +137,11 @@ def train_in_two(rank, folder, results):
         results[f"hashed {rank}"] = {name for name in hashed if name.endswith(".arrow")}
     train_until_killed(recipe_in("killed"), KILLED)
     results[f"resumed {rank}"] = train_until_killed(recipe_in("killed"), LAST)
+    hashed.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", note)
+        train(recipe_in("killed"), evaluate=no_scores)
+        results[f"averaged {rank}"] = hashed.count("model.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +160,8 @@ def test_two_processes_train_on_the_batches_of_one(prepared, in_two, tmp_path):
 
 def test_two_processes_killed_in_the_third_window_resume(prepared, in_two):
     straight, killed = prepared.parent / "straight", prepared.parent / "killed"
-    checkpoints = [list_checkpoints(run)[-1] for run in (straight, killed)]
-    assert {path.name for path in checkpoints} == {f"checkpoint-{LAST}"}
+    checkpoints = [run / f"checkpoint-{LAST}" for run in (straight, killed)]
+    assert list_checkpoints(straight)[-1] == checkpoints[0]
     position = training_state(killed / f"checkpoint-{KILLED}")["progress"]["batch_sampler"]
     assert (position["epoch"], position["window"]) == (0, 2)
     (part,) = position["parts"]
@@ -166,6 +171,12 @@ def test_two_processes_killed_in_the_third_window_resume(prepared, in_two):
     assert_equal_tensors(*weights)
     for rank in (0, 1):
         assert in_two[f"resumed {rank}"] == in_two[f"steps {rank}"][KILLED:]
+
+
+def test_one_process_of_two_looks_for_damaged_checkpoints(prepared, in_two):
+    averaged = len(list_checkpoints(prepared.parent / "killed"))
+    assert averaged > 1
+    assert in_two["averaged 0"] >= averaged and in_two["averaged 1"] == 0
 
 
 def test_dry_run_counts_the_pairs_of_all_windows(prepared, tmp_path):

@@ -41,6 +41,7 @@ from vanilla_transformer.data.cleaning import (
     find_duplicates,
     find_language_mistakes,
     hash_columns,
+    pairs_of,
 )
 from vanilla_transformer.data.cleaning_rules import REPETITIONS, SAMPLED_PAIRS, PairRules
 from vanilla_transformer.data.corpus import count_overlap, find_fitting
@@ -252,9 +253,12 @@ def _check(preparation: Preparation, number: int, folder: Path) -> None:
     """
     path = preparation.shards()[number]
     corpus = _corpus_of(path)
-    texts = map(_open_shard, preparation.shards(f"{corpus:05d}"))
-    rows = islice(chain.from_iterable(texts), SAMPLED_PAIRS)  # opens only the first shards
-    sample = [SentencePair(row["source"], row["target"]) for row in rows]
+    sample: list[SentencePair] = []
+    for shard in preparation.shards(f"{corpus:05d}"):
+        texts = _open_shard(shard)
+        sample += pairs_of(texts, np.arange(len(texts))[: SAMPLED_PAIRS - len(sample)])
+        if len(sample) == SAMPLED_PAIRS:
+            break  # and opens no further one
     spec = corpus_specs(preparation.data)[corpus]
     rules = PairRules.for_corpus(spec, cleaning_rules(preparation.data)[corpus], sample)
     checks = check_texts(_open_shard(path), {corpus: rules}, preparation.repetitions, num_proc=1)

@@ -5,7 +5,7 @@ Measure how fast `prepare` cleans and tokenizes a corpus, beside the preparation
     python -m benchmarks.bench_preparation train.en train.de --pairs 1000000
 
 The pairs are the first ones of two files or, without them, made-up sentences. Both ways work with
-one task in a process of their own, on one core, with empty folders, in turns. Seconds are of the
+one task in a separate process, on one core, with empty folders, in turns. Seconds are of the
 processor, since the machine may do other work.
 """
 

@@ -32,7 +32,7 @@ from .run_arguments import Recipe
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
-_REFUSAL = "refusal"  # the key of the message of a process that has refused to go on
+_REFUSAL = "refusal"  # the key of the message of a process that has ended by a user's mistake
 _stores = list[Store]()  # of the attempts of this process
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -180,7 +180,7 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
     """Turn the failure of an exchange with another process of the run, at any place in the block,
-    into one line: the one with which the other process has refused to go on, if it has.
+    into one line. If the other process has ended by a user's mistake, it is the line of that one.
     """
     try:
         yield

@@ -67,8 +67,8 @@ class PreparedCorpus(Corpus):
         seed (`int`): Decides the order of the shards, with the epoch.
         window_shards (`int`): The most shards of a window. The windows of an epoch have equally
             many shards, or one less.
-        weights: For each stage, how many times the pairs of each corpus of the mix occur in an
-            epoch. By default once.
+        weights: The number of times that the pairs of each corpus of the mix occur in an epoch, for
+            each stage. By default once.
     """
 
     def __init__(

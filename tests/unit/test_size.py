@@ -16,7 +16,7 @@ STATEMENTS = {
     "vanilla_transformer/data": 3558,
     "vanilla_transformer/decoding": 7608,
     "vanilla_transformer/evaluation": 1284,
-    "vanilla_transformer/extensions": 13096,
+    "vanilla_transformer/extensions": 13139,
     "vanilla_transformer/publishing": 964,
     "vanilla_transformer/text": 1253,
     "vanilla_transformer/training": 3177,

@@ -14,7 +14,7 @@ STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
     "vanilla_transformer/cli": 1678,
     "vanilla_transformer/data": 3682,
-    "vanilla_transformer/decoding": 7608,
+    "vanilla_transformer/decoding": 7625,
     "vanilla_transformer/evaluation": 1284,
     "vanilla_transformer/extensions": 13147,
     "vanilla_transformer/publishing": 964,

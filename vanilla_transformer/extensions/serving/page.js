@@ -165,7 +165,7 @@ async function translateText(signal) {
 const draftBias = 0.2; // so that its beginning seldom changes
 const hiddenWords = 3; // at the end of a line that is typed, which the next words often change
 const pause = 700; // milliseconds without typing after which the translation is the exact one
-const live = {isRunning: false, text: "", lines: [], drafts: []};
+const live = {isRunning: false, text: "", lines: [], drafts: [], shown: []};
 const sleep = milliseconds => new Promise(resolve => { setTimeout(resolve, milliseconds); });
 
 async function followTyping() {
@@ -202,16 +202,23 @@ async function translateTyped(bias) {
     });
   }
   live.text = text;
-  const shown = lines.map((line, place) => line.trim() ? shownPart(live.drafts[place], live.lines[place].isExact) : "");
-  find("live").textContent = shown.join("\n");
+  live.shown = lines.map((line, place) => line.trim() ? shownPart(live.drafts[place], live.shown[place] ?? "", live.lines[place].isExact) : "");
+  find("live").textContent = live.shown.join("\n");
   find("live").lang = languageTag(targetLanguage());
   find("live").hidden = !find("result").hidden;
 }
 
-const shownPart = (translation, isExact) => isExact ? translation : `${translation.split(" ").slice(0, -hiddenWords).join(" ")} …`;
+/* Return a translation, unless it is exact without its last words, of which those stay that were shown before. */
+function shownPart(translation, before, isExact) {
+  if (isExact) return translation;
+  const words = translation.split(" "), wordsBefore = before.split(" ");
+  const firstOther = words.findIndex((word, number) => word !== wordsBefore[number]);
+  const known = firstOther < 0 ? words.length : firstOther;
+  return `${words.slice(0, Math.max(known, words.length - hiddenWords)).join(" ")} …`;
+}
 
 function forgetTyping() {
-  Object.assign(live, {text: "", lines: [], drafts: []});
+  Object.assign(live, {text: "", lines: [], drafts: [], shown: []});
   find("live").hidden = true;
 }
 
@@ -421,6 +428,7 @@ function setUp() {
     `At most ${plural(limits.max_texts, "line")}, each of at most ${plural(limits.max_characters, "character")} and ${plural(limits.max_tokens, "token")}.`;
   find("source").addEventListener("input", () => {
     find("result").hidden = true;
+    find("text-status").textContent = "";
     followTyping();
   });
   for (const name of ["source-language", "target-language"]) find(name).addEventListener("change", () => {

@@ -358,6 +358,30 @@ def test_page_translates_while_somebody_types(browser):
         wait_for_live(browser, "de one two three")
 
 
+def test_page_keeps_the_words_that_it_has_shown(browser):
+    proceed = threading.Event()
+
+    def translate(texts, options, format):
+        if "five" in texts[-1] and not options.draft_bias:
+            assert proceed.wait(20)
+        return [[f"de {text}"] * options.count for text in texts]
+
+    with serving(translate, known=["draft", "draft_bias"]) as url:
+        browser.get(url)
+        type_live(browser, "one two three four")
+        wait_for_live(browser, "de one two three four")
+        type_live(browser, "one two three four five")
+        wait_for_live(browser, "de one two three four …")
+        proceed.set()
+        wait_for_live(browser, "de one two three four five")
+        # What the button said is of another text.
+        find(browser, "#text-form button").click()
+        wait_for_text(browser, "#text-status")
+        wait_for_translation(browser, "de one two three four five")
+        type_live(browser, "one two")
+        assert find(browser, "#text-status").text == ""
+
+
 def test_page_sends_a_correction(browser, tmp_path):
     def translate(texts, options, format):
         match = options.memory and options.memory.find(texts[0])

@@ -329,13 +329,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if keeps and options.alternatives is None:
             yield partial(translate_parts, encode=self.encode, config=self.model.config)
             has_heads = bool(getattr(self.model.config, "alignment_heads", None))
+            uses_engine = self.uses_engine  # which looks at all weights
             yield partial(
                 keep_protected,
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
                 stand_ins=partial(self.stand_ins, options),
-                can_constrain=not self.reranks and self.uses_engine,
-                aligns=self.uses_engine and has_heads,
+                can_constrain=not self.reranks and uses_engine,
+                aligns=uses_engine and has_heads,
             )
         if find_masks(self.tokenizer):
             yield remove_masks

@@ -30,7 +30,7 @@ class ModelWatch:
     """
     Notice that a model has other modules, weights or adapters than before, or another mode.
 
-    An engine copies some or all weights, so it has to be made anew then.
+    An engine copies some or all weights, so a new one is needed then.
     """
 
     def __init__(self, model: "DecodedModel"):
@@ -73,8 +73,8 @@ class ModelWatch:
 
 
 def _modules_of(model: "DecodedModel") -> list[nn.Module]:
-    """Return a model and all its modules, in a fifth of the time of `modules()`, and none of what
-    is no module.
+    """Return a model and all its modules, in a fifth of the time of `modules()`. A model that is no
+    module has none.
     """
     modules = list[nn.Module]()
     if isinstance(model, nn.Module):

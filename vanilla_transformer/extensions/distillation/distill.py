@@ -87,7 +87,7 @@ class DistilledModel:
 @dataclass(frozen=True)
 class _Material:
     """
-    What a distillation reads.
+    The text of a distillation, and the recipe of its student.
 
     Attributes:
         text: The sentences for the teacher, or their candidates.

@@ -71,7 +71,7 @@ def test_watch_takes_equal_numbers_for_the_same_ones(model):
     assert not watch.has_changed()
 
 
-def test_watch_takes_what_is_no_module():
+def test_watch_takes_an_object_without_modules():
     watch = ModelWatch(object())
     assert watch.has_changed()
     assert not watch.has_changed()

@@ -104,6 +104,7 @@ KINDS = {
             rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
             # Folders
             rf"(?<![{_LETTER}/.~:<*\-])(?:[A-Za-z][A-Za-z0-9_.-]*+/){{2,}}+(?!{_LETTER})",
+            rf"(?<![{_LETTER}/.~:<*\-])[a-z][a-z_-]{{3,}}+/(?=[\s.,;:)]|\Z)",
         ],
         "a.",
     ),
@@ -235,6 +236,15 @@ _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 # Words after which half of a compound begins with a hyphen, as in Fußballspieler und -trainer; in
 # Finnish it does so after a name.
 _CONJUNCTIONS = "und|oder|bzw|sowie|noch|en|of|och|eller|og|ja|tai|sekä|või|és|vagy"
+# Words after the name of a class, as in: a logging.Filter object
+_NOUNS_OF_PROGRAMS = (
+    "(?:argument|constructor|instance|method|object|parameter)s?|(?:sub)?class(?:es)?"
+)
+# Words before such a noun that begin a sentence, before which a space may be missing
+_DETERMINERS = (
+    "The|This|That|These|Those|Each|Every|Any|Some|No|All|My|Your|His|Her|Its|Our|Their|What|Which"
+    "|First|Second|Third|Ce|Cet|Cette|Une?|Les?|Des|Chaque|Het|Een|Dit|Dat|Elk|Deze"
+)
 # At the beginning of a run: options and endings of names of files
 _BEGINS_NO_WORD = (
     rf"(?<=(?<![\p{{L}}-])\p{{Ll}}{{1,30}}\s)(?<!\b(?:{_CONJUNCTIONS})\s)-[A-Za-z]{{2,}}+(?![\w'’-])|"
@@ -258,11 +268,16 @@ _IN_NO_WORD = "|".join(
         rf"(?<={_NAMED})\((?:[a-z]{{3,}}+\)(?!\w)|(?:[b-df-hj-lpqtvwy]|(?<!u\()x)\)(?!\w)|\w++\()",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
+        rf"(?<=[A-Za-z]{{2}}[-_]\d)\.(?=[a-z]{{2,4}}(?!{_LETTER}))",
         rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<=\w/\w{{1,2}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
         r"(?<=[a-z]{2})\.(?=[A-Z](?:[A-Z\d]|(?![\w'’])))",
         # The same at an edge of a sentence, within which a space may be missing after a period
-        r"(?<=(?:\A|[.!?:]\s|[(\[])[a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?![\w'’]))",
+        r"(?<=(?:\A\s{0,9}(?:[-*]\s{1,3})?(?:An?\s)?|[.!?:]\s|[(\[])[a-z_]\w{1,30})"
+        r"\.(?=[A-Z][a-z]++(?![\w'’]))",
         r"(?<=(?<![\w.@/-])[a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?:[;:)\]]|[.!?]?+\s*+\Z))",
+        # The same before a noun of programs
+        rf"(?<=(?<![\w.@/-])[a-z_]\w{{1,30}})"
+        rf"\.(?!(?:{_DETERMINERS})\b)(?=[A-Z][a-z]++\s(?:{_NOUNS_OF_PROGRAMS})\b)",
         rf"(?<=(?<![\w.'’-])[a-z])\.(?=[a-z]{{4,}}+(?!{_LETTER}))",
         r"(?<=[*/])\.(?=[A-Za-z])|(?<=\w/)\*",
         r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",

@@ -137,6 +137,11 @@ def test_find_protected_finds_each_example(example):
             ["pathlib.Path", "re.Match", "logging.Filter"],
         ),
         (
+            "- A scrapy.Request is here, and the enum.Enum object of logging.Filter classes runs.",
+            ["scrapy.Request", "enum.Enum", "logging.Filter"],
+        ),
+        ("Open client-2.tac in licenses/ twice.", ["client-2.tac", "licenses/"]),
+        (
             "Files: *_test.py, *-0001.jpg, js/*, lib/rm.c, d.tzinfo and _static in .htaccess.",
             ["*_test.py", "*-0001.jpg", "js/*", "lib/rm.c", "d.tzinfo", "_static", ".htaccess"],
         ),
@@ -166,6 +171,11 @@ ORDINARY += [
     "Haupt- und -text",
     "Sanomat -lehti",
     "the queue.Queue is",
+    "It ends here.The object",
+    "Il est fini.Cette instance",
+    "COVID-9.Then",
+    "men/women",
+    "he/ she",
     "a(z) x",
     "_so so_",
     "jeu(x)",

@@ -78,6 +78,8 @@ _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
 # Pages wait so long for the next letter, as LibreTranslate has it.
 _TYPING_MILLISECONDS = 500
+# Flags of `translate` without which a file would be translated otherwise than a client expects
+_OF_THE_COMMAND = ("existing", "previous", "columns")
 # Percent, of a language that `/detect` lists besides the most probable one.
 _LEAST_CONFIDENCE = 1.0
 
@@ -372,6 +374,12 @@ async def _read_file(
         raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
     if missing := [name for name in ("source", "target") if name not in form]:
         raise Refusal(422, f"`{missing[0]}` must be given.")
+    if of_command := [name for name in _OF_THE_COMMAND if name in form]:
+        raise Refusal(
+            422,
+            f"A file is translated as a whole, got `{of_command[0]}`. Leave it out, or use "
+            f"`vanilla-transformer translate --{of_command[0]}`.",
+        )
     entries = {}
     for name in ("source", "target", "api_key"):
         if name in form:

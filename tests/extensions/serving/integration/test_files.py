@@ -132,6 +132,12 @@ REFUSED = {
         "`file` must be UTF-8, but line 2 has the byte 0xff",
     ),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
+    "a translation to fill": (
+        "a.json",
+        b'{"a": "b"}',
+        {"existing": "{}"},
+        "got `existing`. Leave it out, or use `vanilla-transformer translate --existing`.",
+    ),
     "a long text": ("a.txt", b"a" * 5001, {}, "at most 5000 (--max_characters), got 5001"),
     "XLIFF of another language": (
         "a.xlf",

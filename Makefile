@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
+COMPILED := $(VENV)/.compiled
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 SPACE := $(subst ,, )
@@ -19,8 +20,10 @@ OF_EXTENSIONS := $(wildcard tests/extensions/*/unit tests/extensions/*/integrati
 # of them and share its fixtures. The short files of unit tests come last, so that all end at the same time.
 IN_PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
+TESTS := tests/integration $(filter %/integration,$(OF_EXTENSIONS)) tests/golden tests/unit $(filter %/unit,$(OF_EXTENSIONS))
 # pip installs torch, from where its configuration says (a CPU build, for example). uv installs the rest in parallel.
-# Neither compiles, which halves the time; Python compiles each module at its first import.
+# Neither compiles, which halves the time; Python compiles each module at its first import. Before the first tests, one
+# process imports what three workers would each compile, while the other core checks the types.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 INSTALL_NEWEST := $(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python
@@ -44,6 +47,10 @@ $(READY_DEV): $(READY)
 	$(INSTALL) --editable ".[dev]"
 	touch $@
 
+$(COMPILED): $(READY_DEV)
+	$(BIN)/python -m pytest -qq --collect-only $(TESTS) > /dev/null || true # the tests report what fails
+	touch $@
+
 # uv, unlike pip, can resolve to the lowest releases that the requirements admit, and it installs faster.
 $(OLDEST)/.ready: setup.py
 	$(PYTHON) -m venv --clear $(OLDEST)
@@ -57,8 +64,8 @@ demo: $(READY) ## Train on bundled English-German sentences, score, translate an
 test: $(READY_DEV) ## Style and types beside unit, integration and golden tests (about 12 minutes on two cores)
 	$(MAKE) --no-print-directory --jobs 2 tests check
 
-tests: $(READY_DEV)
-	$(PYTEST) tests/integration $(filter %/integration,$(OF_EXTENSIONS)) tests/golden tests/unit $(filter %/unit,$(OF_EXTENSIONS))
+tests: $(COMPILED)
+	$(PYTEST) $(TESTS)
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
 	$(PYTEST) tests/unit $(filter %/unit,$(OF_EXTENSIONS))

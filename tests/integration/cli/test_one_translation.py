@@ -211,6 +211,8 @@ def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
 def test_adapt_translates_as_translate_does(folder, written, monkeypatch):
     split = ([], test_sets.TestSet(LINES[:1], LINES[:1]))
     monkeypatch.setattr(adaptation, "split_memory", lambda *_: split)
+    general = ([], test_sets.TestSet(LINES, LINES))
+    monkeypatch.setattr(adaptation, "split_general_text", lambda *_: general)
     monkeypatch.setattr(adaptation, "train_adapter", lambda model, *_: Path(model))
     words = [word.format(folder) for word in FILES] + ["--output_dir", str(folder / "adapted")]
     assert main(["adapt", str(folder / "model"), "memory.tsv", *words, *BEAMS]) == 0

@@ -28,8 +28,8 @@ class AdaptArguments(ComparisonArguments):
     )
     source: Input | None = Field(
         None,
-        description="General text, one sentence per line, which the model must translate as well "
-        "as before.",
+        description="General text, one sentence per line. A part is learned with the memory, and "
+        "the model must translate the other part as well as before.",
     )
     target: Input | None = Field(None, description="Its translations, one per line.")
 
@@ -46,12 +46,11 @@ def adapt_command(arguments: Sequence[str]) -> None:
     options = parse(AdaptArguments, arguments)
     check_one_process("`train --lora_rank` for several processes")
     from vanilla_transformer.decoding.pretrained import load_tokenizer
-    from vanilla_transformer.evaluation.test_sets import read_test_set
     from vanilla_transformer.files.outputs import check_output_dir_is_empty
     from vanilla_transformer.text.languages import find_direction
     from vanilla_transformer.training.checkpoint import copy_model
 
-    from .adaptation import split_memory, train_adapter
+    from .adaptation import split_general_text, split_memory, train_adapter
 
     output = Path(options.output_dir)
     check_output_dir_is_empty(output)
@@ -60,7 +59,11 @@ def adapt_command(arguments: Sequence[str]) -> None:
     training, held_out = split_memory(options.files, direction)
     tests = {"held-out pairs of the memory": held_out}
     if options.source is not None and options.target is not None:
-        tests["general text"] = read_test_set(options.source, options.target)
+        general, general_test = split_general_text(
+            options.source, options.target, len(training), held_out
+        )
+        training += general
+        tests["general text"] = general_test
     reasons = list[str]()
     with tempfile.TemporaryDirectory() as parent:
         adapted = train_adapter(

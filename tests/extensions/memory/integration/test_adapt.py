@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.extensions.memory import adaptation
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.signals import TrainingInterrupted
@@ -17,6 +18,7 @@ SEARCH = ["--num_beams", "1", "--max_new_tokens", "4", "--bootstrap_samples", "2
 GENERAL = ["--source", "general.en", "--target", "general.de"]
 MODEL = {"model.safetensors", "config.json", "generation_config.json", "sha256.json"}
 MODEL |= {"tokenizer.json", "tokenizer_config.json"}
+WORDS = ["black", "blue", "brown", "gray", "green", "red", "white", "yellow"]
 LENIENT = ["--max_score_drop", "100", "--max_lost", "1000"]
 
 
@@ -48,9 +50,10 @@ def adapt(new, *words, memory="a.tsv"):
 
 
 def test_adapt_keeps_a_part_of_what_it_learned(new, monkeypatch, capsys):
-    trained, train = {}, adaptation.train
+    trained, learned, train = {}, [], adaptation.train
 
     def read_trained(recipe):
+        learned.extend(Path(recipe.data.train_source).read_text().splitlines())
         run = train(recipe)
         trained.update(load_file(run / "model.safetensors"))
         return run
@@ -62,11 +65,12 @@ def test_adapt_keeps_a_part_of_what_it_learned(new, monkeypatch, capsys):
     assert f"The adapted model is in {new}." in capsys.readouterr().out
     changed = set()
     for name, weight in after.items():
-        torch.testing.assert_close(weight, (2 * before[name] + trained[name]) / 3)
+        torch.testing.assert_close(weight, (before[name] + trained[name]) / 2)
         if not torch.equal(weight, before[name]):
             changed.add(name.split(".")[-2])
     assert changed == {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}
     assert {path.name for path in new.iterdir() if path.suffix != ".py"} == MODEL
+    assert len(learned) == 181 and len({*learned} & {"A man.", "Two dogs run."}) == 1
 
 
 def test_refused_model_leaves_a_line_for_each_reason(new, monkeypatch, capsys):
@@ -95,6 +99,33 @@ def test_small_memory_is_refused(new, capsys):
     assert adapt(new, memory="small.tsv") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "200 different sources or more to learn from, got 199. Give more files" in line
+
+
+def test_short_general_text_is_refused(new, tmp_path, capsys):
+    general = []
+    for side in ("source", "target"):
+        path = tmp_path / f"general.{side}"
+        path.write_text("A man.\na MAN!\n\n")
+        general += [f"--{side}", str(path)]
+    assert adapt(new, *general) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "General text must have 2 sources or more" in line and "got 1. Give a longer" in line
+
+
+def test_split_general_text_learns_half_of_it(tmp_path):
+    lines = []
+    for word in WORDS:
+        lines += [f"Open {word} 1.\n", "\n", f"open {word} 2\n"]
+    paths = [str(tmp_path / "general.en"), str(tmp_path / "general.de")]
+    for path in paths:
+        Path(path).write_text("".join(lines))
+    held_by_memory = test_sets.TestSet(["OPEN blue", "OPEN red"], ["", ""])
+    training, test = adaptation.split_general_text(*paths, 100, held_by_memory)
+    learned = {pair.source.split()[1] for pair in training}
+    held_out = {source.split()[1] for source in test.sources}
+    assert len(training) == 6 and len(learned) == len(test.sources) == 3
+    assert learned | held_out == {*WORDS} - {"blue", "red"}
+    assert adaptation.split_general_text(*paths, 2, held_by_memory) == (training[:2], test)
 
 
 def test_split_memory_keeps_near_duplicates_together(tmp_path):

@@ -474,6 +474,14 @@ MISTAKES = {
         "With --previous there is one translation of each line."
     ),
     "translate model A --live": "--live is for text of standard input. Leave out sentences",
+    "translate model --live --n_best 2 --draft one --num_beams 4": (
+        "--live writes one translation of greedy search for each text. Leave out --n_best, "
+        "--draft, --num_beams, or --live."
+    ),
+    **{
+        f"translate model --live {flag}": f"Leave out {flag.split()[0]}, or --live."
+        for flag in ("--alignments", "--fail_on_warnings", "--num_beams 2", "--do_sample")
+    },
     "translate model A --target_prefixes two": (
         "a target prefix for each of 1 sentences, got 2 in two"
     ),

@@ -2,8 +2,9 @@
 
 import pytest
 
+from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.evaluation import test_sets
+from vanilla_transformer.evaluation import model_comparison, test_sets
 from vanilla_transformer.evaluation.model_comparison import (
     ModelOutput,
     WorstLosses,
@@ -91,3 +92,14 @@ def test_compare_outputs_needs_a_source():
     output = ModelOutput(GOOD, 1.0, 1)
     with pytest.raises(UserError, match="on a source text"):
         compare_outputs(test_sets.TestSet([], GOOD), output, output)
+
+
+def test_a_missing_new_model_is_named_before_the_old_one_translates(tmp_path, monkeypatch, capsys):
+    translated = []
+    monkeypatch.setattr(model_comparison, "translate_test_set", lambda *_: translated.append(1))
+    text = tmp_path / "text"
+    text.write_text("A dog.\n")
+    words = ["./old", str(tmp_path), "--source", str(text), "--target", str(text)]
+    assert main(["compare-models", *words]) == 2
+    assert f"{tmp_path} must have a config.json" in capsys.readouterr().err
+    assert not translated

@@ -12,10 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
-    "vanilla_transformer/cli": 1676,
+    "vanilla_transformer/cli": 1678,
     "vanilla_transformer/data": 3558,
     "vanilla_transformer/decoding": 7568,
-    "vanilla_transformer/evaluation": 1292,
+    "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13096,
     "vanilla_transformer/publishing": 964,
     "vanilla_transformer/text": 1253,

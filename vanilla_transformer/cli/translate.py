@@ -155,9 +155,19 @@ _NOT_OF_DOCUMENTS = (
     "tab_constraints",
 )
 # Flags without an effect on text that grows: its search is greedy, and its drafts are its own.
-_NOT_OF_LIVE = ("n_best", "num_return_sequences", "alternatives", "do_sample", "mbr", "draft")
-_NOT_OF_LIVE += ("target_prefixes", "tab_constraints", "alignments", "fail_on_warnings")
-_NOT_OF_LIVE += ("split_sentences",)
+_NOT_OF_LIVE = (
+    "n_best",
+    "num_return_sequences",
+    "alternatives",
+    "do_sample",
+    "mbr",
+    "draft",
+    "target_prefixes",
+    "tab_constraints",
+    "alignments",
+    "fail_on_warnings",
+    "split_sentences",
+)
 
 
 class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, OverwriteArguments):
@@ -330,13 +340,17 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
 
     def _check_live(self) -> None:
-        useless = [name for name in _NOT_OF_LIVE if getattr(self, name)]
+        useless: list[str] = []
+        for name in _NOT_OF_LIVE:
+            if getattr(self, name):
+                useless.append(name)
         if self.num_beams not in (None, 1):
             useless.append("num_beams")
         if useless:
+            names = ", --".join(useless)
             raise UserError(
                 "--live writes one translation of greedy search for each text. Leave out "
-                f"--{', --'.join(useless)}, or --live."
+                f"--{names}, or --live."
             )
 
     def _check_previous(self, format: str) -> None:

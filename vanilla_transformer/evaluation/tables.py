@@ -22,9 +22,13 @@ def render_table(
     """
     if format != "csv":
         style = {"markdown": "github", "latex": "latex_booktabs"}[format]
-        cells = [[_as_text(value) for value in row.values()] for row in rows]
-        sides = ["left", *["right"] * (len(rows[0]) - 1)]
-        return tabulate(cells, [*rows[0]], style, disable_numparse=True, colalign=sides)
+        header = [*rows[0]]
+        cells: list[list[str]] = []
+        for row in rows:
+            cells.append([*map(_as_text, row.values())])
+        sides = ["right"] * len(header)
+        sides[0] = "left"
+        return tabulate(cells, header, style, disable_numparse=True, colalign=sides)
     text = io.StringIO()
     writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
     writer.writeheader()
@@ -37,7 +41,9 @@ def _as_text(value: Any) -> str:
         return f"{value:.2f}"
     if isinstance(value, int):
         return f"{value:,}"
-    return "" if value is None else str(value)
+    if value is None:
+        return ""
+    return str(value)
 
 
 def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:

@@ -478,10 +478,8 @@ MISTAKES = {
         "--live writes one translation of greedy search for each text. Leave out --n_best, "
         "--draft, --num_beams, or --live."
     ),
-    **{
-        f"translate model --live {flag}": f"Leave out {flag.split()[0]}, or --live."
-        for flag in ("--alignments", "--fail_on_warnings", "--num_beams 2", "--do_sample")
-    },
+    "translate model --live --alignments": "Leave out --alignments, or --live.",
+    "translate model --live --fail_on_warnings": "Leave out --fail_on_warnings, or --live.",
     "translate model A --target_prefixes two": (
         "a target prefix for each of 1 sentences, got 2 in two"
     ),

@@ -45,11 +45,10 @@ def test_tables_have_one_row_of_each_format():
 
 @pytest.mark.parametrize("format", ["markdown", "latex"])
 def test_tables_keep_text_that_looks_like_a_number(format):
-    names = ["007", "1e5", "2024", "0.0004", "nan"]
-    lines = render_table([{"run": name, "bleu": 1.0} for name in names], format).splitlines()
     separator = {"markdown": "|", "latex": "&"}[format]
-    cells = {cell.strip() for line in lines for cell in line.split(separator)}
-    assert cells >= {*names}
+    for name in ("007", "1e5", "2024", "0.0004", "nan"):
+        table = render_table([{"run": name, "bleu": 1.0}], format)
+        assert name in table.replace(separator, " ").split()
 
 
 def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):

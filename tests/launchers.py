@@ -60,4 +60,5 @@ def _join(rank, function, folder, results):
     store = torch.distributed.FileStore(f"{folder}/store", 2)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     function(rank, folder, results)
-    torch.distributed.destroy_process_group()
+    if torch.distributed.is_initialized():  # and not ended by a whole training
+        torch.distributed.destroy_process_group()

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -35,6 +35,7 @@ from .lines import print_texts
 TableFormat = Literal["markdown", "csv", "latex"]
 
 if TYPE_CHECKING:
+    from vanilla_transformer.data.readers import SentencePair
     from vanilla_transformer.evaluation.model_comparison import ModelComparison
     from vanilla_transformer.evaluation.pair_scores import PairScorer
     from vanilla_transformer.evaluation.quality_report import Setup
@@ -493,8 +494,12 @@ class ScoreArguments(
     The text files are aligned line by line; a blank line is an empty sentence.
     """
 
-    source: Input = Field(description="Source text, one sentence per line.")
-    target: Input = Field(description="Translations to score, one per line.")
+    source: Input = Field(
+        description="Source text, one sentence per line, or a folder of such files."
+    )
+    target: Input = Field(
+        description="Translations to score, one per line, or a folder with files of the same names."
+    )
     as_json: bool = Field(
         False,
         alias="json",
@@ -522,33 +527,49 @@ class ScoreArguments(
 
 def score_command(arguments: Sequence[str]) -> None:
     options = parse(ScoreArguments, arguments)
-    from vanilla_transformer.data.readers import stream_text_files
 
     # Mistakes in the text are found before an hour of work.
-    total = sum(1 for _ in stream_text_files(options.source, options.target))
+    total = sum(1 for _ in _stream_pairs(options))
     work = cluster_work(options, partial(_open_scorer, options))
     if work is None or options.output is None:
-        texts = stream_text_files(options.source, options.target)
-        pairs = stream_text_files(options.source, options.target)
+        texts, pairs = _stream_pairs(options), _stream_pairs(options)
         scored = _open_scorer(options).describe(texts, pairs, total)
         print_texts((f"{line}\n" for line in scored), options.output)
         return
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
-    from vanilla_transformer.files.hashes import hash_file
+    from vanilla_transformer.files.text_folders import hash_texts
 
     chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
     models = [options.model, *(options.ensemble or [])]
     origin = {
-        "input": [hash_file(Path(options.source)), hash_file(Path(options.target))],
+        "input": [hash_texts(options.source), hash_texts(options.target)],
         "model": [hash_model(name) for name in models],
         "options": {name: getattr(options, name) for name in chosen},
     }
-    pairs = stream_text_files(options.source, options.target)
+    pairs = _stream_pairs(options)
     lines = (f"{pair.source}\n{pair.target}" for pair in pairs)
     path = Path(options.output)
     write_shards(path, lines, total, origin, WINDOW, options.resume, work)
+
+
+def _stream_pairs(options: ScoreArguments) -> Iterator["SentencePair"]:
+    """Yield the pairs of two files, or of the files of two folders."""
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.files.text_folders import text_files
+
+    sources = text_files(options.source, options.output)
+    targets = text_files(options.target, options.output)
+    if Path(options.source).is_dir() or Path(options.target).is_dir():
+        names = [file.relative_to(options.source) for file in sources]
+        if names != [file.relative_to(options.target) for file in targets]:
+            raise UserError(
+                f"Two folders to score must have files of the same names, but {options.source} and "
+                f"{options.target} have others. Rename them."
+            )
+    for source, target in zip(sources, targets, strict=True):
+        yield from stream_text_files(source, target)
 
 
 def _open_scorer(options: ScoreArguments) -> "PairScorer":

@@ -24,6 +24,7 @@ from vanilla_transformer.files.text_files import (
     read_lines,
     stream_lines,
 )
+from vanilla_transformer.files.text_folders import stream_texts
 from vanilla_transformer.text.changes import DRAFT_BIAS, KEPT, Change, Segment, find_changes
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class LineTranslator:
                 f"{len(earlier)} and {len(translations)}."
             )
         assert self.options.input is not None
-        lines = stream_lines(self.options.input, may_be_blank=True, may_be_markup=True)
+        lines = stream_texts(self.options.input, may_be_blank=True, may_be_markup=True)
         segments = [Segment(line, line) for line in lines]
         versions = [Segment(line, line) for line in earlier]
         self.changes = find_changes(segments, versions)

@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS
-from vanilla_transformer.files.text_files import fit_encoding, stream_lines
+from vanilla_transformer.files.text_files import fit_encoding
+from vanilla_transformer.files.text_folders import hash_texts, stream_texts, text_files
 from vanilla_transformer.text.changes import describe_changes
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
 
@@ -181,7 +182,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
     input: Input | None = Field(
         None,
-        description="File to translate, by default with one sentence per line; or standard input.",
+        description="File to translate, by default with one sentence per line; or a folder of such "
+        "files, which are one text; or standard input.",
     )
     output: Output | None = Field(
         None, description="Write to this file, once it is complete, instead of standard output."
@@ -423,9 +425,15 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.sentences:
         source = split_lines(options.sentences, len(options.sentences), size)
     elif options.input is not None:
-        checked = stream_lines(options.input, may_be_blank=True, may_be_markup=is_given)
+        for file in text_files(options.input, options.output):
+            if not is_given and _find_format(file.name) != "text":
+                raise UserError(
+                    f"A folder to translate must have files of lines, but {file} is a document. "
+                    "Translate it by itself, or say --format text."
+                )
+        checked = stream_texts(options.input, may_be_blank=True, may_be_markup=is_given)
         total = sum(1 for _ in checked)  # finds damage before an hour of work
-        streamed = stream_lines(options.input, may_be_blank=True, may_be_markup=True)
+        streamed = stream_texts(options.input, may_be_blank=True, may_be_markup=True)
         source = split_lines(streamed, total, size)
     elif text is not None:
         lines: list[str] = []
@@ -505,12 +513,11 @@ def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
 def _write_shards(options: TranslateArguments, total: int | None, work: "Work") -> None:
     """Write the translations of a file, of which finished parts are kept."""
     from vanilla_transformer.decoding.corpus_shards import write_shards
-    from vanilla_transformer.files.hashes import hash_file
 
     assert options.input is not None and options.output is not None and total is not None
-    input, output = Path(options.input), Path(options.output)
-    origin = {"input": hash_file(input), **translation_origin(options)}
-    lines = stream_lines(options.input, may_be_blank=True, may_be_markup=True)
+    output = Path(options.output)
+    origin = {"input": hash_texts(options.input), **translation_origin(options)}
+    lines = stream_texts(options.input, may_be_blank=True, may_be_markup=True)
     size = options.batch_size * BATCHES
     write_shards(output, lines, total, origin, size, options.resume, work)
 

@@ -245,12 +245,18 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         """Plan the next window, maybe of the next epoch, if the current one has no step left, or
         its stage has ended.
         """
-        while self._done >= len(self._plan) or self.stages.at(self.step, self.epoch) != self.stage:
+        while self._done >= len(self._plan) or self._has_stage_ended():
             self._enter(self.step, *self._next(), [self._part()])
+
+    def _has_stage_ended(self) -> bool:
+        return self.stages.at(self.step, self.epoch) != self.stage
 
     def _next(self) -> tuple[int, int]:
         """Return the epoch and the number of the window after the current one."""
-        return divmod(self.epoch * self.corpus.windows + self._number + 1, self.corpus.windows)
+        windows = self.corpus.count_windows(self.stage)
+        if self._number + 1 == windows or self._has_stage_ended():
+            return self.epoch + 1, 0
+        return self.epoch, self._number + 1
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have
@@ -275,7 +281,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             )
         self._done += 1
         # Otherwise the next epoch is made from text, which would slow this one down.
-        known = self.corpus.is_constant or self.corpus.windows > 1
+        known = self.corpus.is_constant or self.corpus.count_windows(self.stage) > 1
         if known and self._done == len(self._plan) // 2:
             key = (*self._next(), self.stage, self._part())
             self._plans[key] = _planner.submit(self._plan_window, *key, self.packed_shape)
@@ -302,7 +308,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         # The shape of packed batches, the same in all windows.
         shapes: list[BatchShape | None] = []
         for part in parts:
-            limits = part.max_tokens, self.corpus.side_lengths
+            limits = part.max_tokens, self.corpus.side_lengths(self.stage)
             shapes.append(packed_shape(*lengths, *limits) if part.packing else None)
         self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))

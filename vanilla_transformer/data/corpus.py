@@ -23,7 +23,8 @@ from vanilla_transformer.files.hashes import cached_work
 from .cached_texts import CachedTexts
 from .cleaning import EXAMPLES, CleaningReport, abbreviate
 from .cleaning_rules import CleaningRules
-from .readers import ROWS_PER_BATCH, SentencePair
+from .readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
+from .stages import ONE_STAGE, Stages
 from .tokenized_corpus import EncodedPairs, TokenLinks
 
 _FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
@@ -102,6 +103,8 @@ class Window(NamedTuple):
         begin, share: The shares of the epoch's tokens that come before the window, and that it has.
         ends, shifts: From pair `ends[n - 1]` on, the numbers of pairs in the corpus are `shifts[n]`
             more than in the window.
+        rows: The number of each pair among all pairs of the window's shards, which occur as often
+            as their weights say; None where each occurs once.
     """
 
     pairs: Any
@@ -109,9 +112,12 @@ class Window(NamedTuple):
     share: float = 1.0
     ends: Sequence[int] | np.ndarray = ()
     shifts: Sequence[int] | np.ndarray = (0,)
+    rows: np.ndarray | None = None
 
     def numbers(self, pairs: np.ndarray) -> np.ndarray:
         """Return the numbers of pairs in the corpus, given the ones in the window."""
+        if self.rows is not None:
+            pairs = self.rows[pairs]
         return pairs + np.take(self.shifts, np.searchsorted(self.ends, pairs, side="right"))
 
 
@@ -121,13 +127,9 @@ class Epochs(ABC):
 
     Attributes:
         is_constant (`bool`): Whether all epochs have the same pairs, in one window.
-        windows (`int`): The windows of each epoch.
-        side_lengths: `of_corpus` of [`packed_shape`], if an epoch has several windows.
     """
 
     is_constant: bool = False
-    windows: int = 1
-    side_lengths: tuple[np.ndarray, np.ndarray] | None = None
 
     @abstractmethod
     def epoch(self, number: int, stage: int = 0) -> Any:
@@ -138,9 +140,19 @@ class Epochs(ABC):
         same pairs.
         """
 
+    def count_windows(self, stage: int = 0) -> int:
+        """Return the number of windows of each epoch of a stage."""
+        return 1
+
     def window(self, epoch: int, number: int, stage: int = 0) -> Window:
         """Return a window of an epoch, by its number from 0."""
         return Window(self.epoch(epoch, stage))
+
+    def side_lengths(self, stage: int = 0) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return `of_corpus` of [`packed_shape`] for all windows of a stage, if an epoch has
+        several.
+        """
+        return None
 
     def check_batches(self, max_tokens: int, batches_per_step: int) -> None:
         """Refuse a budget or a number of batches that a window which is planned later cannot have.
@@ -253,6 +265,28 @@ def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:
     return texts.data.column("corpus").to_numpy()[pairs.rows]
 
 
+def corpus_weights(
+    specs: Sequence[CorpusSpec],
+    counts: Sequence[int],
+    temperature: float = 1.0,
+    stages: Stages = ONE_STAGE,
+) -> list[list[float]]:
+    """Return how many times the pairs of each corpus occur in an epoch, for each stage.
+
+    Args:
+        counts: The number of pairs of each corpus.
+        temperature: See [`temperature_weights`]; 1 if there are stages.
+    """
+    if stages != ONE_STAGE:
+        names = [spec.name for spec in specs]
+        return [share_weights(names, counts, shares) for shares in stages.shares]
+    weights = [spec.weight for spec in specs]
+    if temperature != 1.0:
+        directions = [spec.direction for spec in specs]
+        weights = temperature_weights(counts, weights, directions, temperature)
+    return [weights]
+
+
 def share_weights(
     names: Sequence[str], counts: Sequence[int], shares: Mapping[str, float]
 ) -> list[float]:
@@ -291,12 +325,36 @@ def sample_epoch(
             occurs ⌊w⌋ times, and (w − ⌊w⌋)·n of them, rounded and sampled as a function of `seed`
             and `epoch`, occur once more.
     """
-    random = np.random.default_rng((seed, epoch))
+    copies = np.array(weights).astype(int)[corpora]
+    is_sampled = np.ones(len(corpora), dtype=bool)
+    return sample_window(corpora, weights, copies, is_sampled, (seed, epoch))
+
+
+def sample_window(
+    corpora: np.ndarray,
+    weights: Sequence[float],
+    copies: np.ndarray,
+    is_sampled: np.ndarray,
+    seed: Sequence[int],
+) -> np.ndarray:
+    """
+    Return the indices of the rows of a window, in ascending order.
+
+    Args:
+        corpora, weights: See [`sample_epoch`].
+        copies (`np.ndarray` of shape `(rows,)`): How often each row occurs.
+        is_sampled (`np.ndarray` of shape `(rows,)`): The rows of which a share may occur once more:
+            of n of them, (w − ⌊w⌋)·n, rounded.
+    """
+    random = np.random.default_rng(seed)
     indices = []
     for corpus, weight in enumerate(weights):
         rows = np.flatnonzero(corpora == corpus)
-        indices.append(np.repeat(rows, int(weight)))
-        indices.append(random.permutation(rows)[: round((weight - int(weight)) * len(rows))])
+        indices.append(np.repeat(rows, copies[rows]))
+        rows = rows[is_sampled[rows]]
+        count = round((weight - int(weight)) * len(rows))
+        if count:
+            indices.append(random.permutation(rows)[:count])
     return np.sort(np.concatenate(indices))
 
 

@@ -118,9 +118,9 @@ class DataArguments(Schema, frozen=True):
     )
     stages: Yaml | None = fixed(
         None,
-        "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by "
-        "name) and, but for the last, `until_step`, `until_epoch` or `until_share` (of "
-        "--max_steps). Not in the paper.",
+        "With --corpora or --train_data: a list of stages (as a flag, in JSON), each with "
+        "`corpora` (shares by name) and, but for the last, `until_step`, `until_epoch` or "
+        "`until_share` (of --max_steps). Not in the paper.",
     )
     language_tags: Literal["none", "target", "both"] | None = fixed(
         None,
@@ -407,14 +407,17 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
     """Return the stages of a recipe, whose training has `max_steps` steps."""
     if data.stages is None:
         return ONE_STAGE
-    if data.corpora is None:
+    mix = data
+    if data.train_data is not None:
+        mix = prepared_recipe(data)
+    if mix.corpora is None:
         raise UserError(
             "`stages` must be given with `corpora`, whose shares they have, got it without. Add "
             "them."
         )
-    specs = corpus_specs(data)
+    specs = corpus_specs(mix)
     for spec in specs:
-        if spec.weight != 1:
+        if spec.weight != 1 and data.corpora is not None:  # and not the ones that `prepare` got
             weight = f"{spec.weight:g} for {spec.name}"
             raise UserError(
                 f"`weight` must be left out with `stages`, which have shares, got {weight}."
@@ -466,14 +469,39 @@ def _check_training_text(data: DataArguments) -> None:
                 reasons.add(f"{requirement}: its key in the `translation` column.", name)
 
 
+# Keys that change no shard: training from a prepared corpus has them.
+OF_MIX = ("stages", "sampling_temperature")
 # Keys that training from a prepared corpus has; all others of the text belong to `prepare`.
 _BESIDE_PREPARED = (
-    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step"),
+    *("train_data", "window_shards", "verify_data", "max_tokens", "tokens_per_step", *OF_MIX),
     *("cache_dir", "verify_cache"),
     *("validation_source", "validation_target", "validation"),
     *("source_language", "target_language"),
 )
-_OF_FILES = ("train_source", "train_target", "dataset", "corpora")
+
+
+def prepared_recipe(data: DataArguments) -> DataArguments:
+    """Return the recipe that shaped the corpus of `train_data`, with the weights of `corpora` if
+    the recipe repeats them.
+    """
+    from .prepared_corpus import read_manifest
+
+    prepared = DataArguments(**read_manifest(str(data.train_data)).recipe)
+    if data.corpora is None:
+        return prepared
+    return prepared.model_copy(update={"corpora": data.corpora})
+
+
+def _without_weights(corpora: object) -> object:
+    """Return the section `corpora` without weights, which change no shard."""
+    if not isinstance(corpora, list):
+        return corpora
+    entries = []
+    for entry in corpora:
+        if isinstance(entry, dict):
+            entry = {name: value for name, value in entry.items() if name != "weight"}
+        entries.append(entry)
+    return entries
 
 
 def _check_prepared(data: DataArguments) -> None:
@@ -486,7 +514,10 @@ def _check_prepared(data: DataArguments) -> None:
     with Reasons() as reasons:
         for name, field in DataArguments.model_fields.items():
             value = getattr(data, name)
-            is_repeated = name not in _OF_FILES and value == getattr(prepared, name)
+            before = getattr(prepared, name)
+            is_repeated = value == before
+            if name == "corpora":
+                is_repeated = _without_weights(value) == _without_weights(before)
             if name not in _BESIDE_PREPARED and value != field.default and not is_repeated:
                 reasons.add(
                     f"`{name}` must be left out with `train_data`, whose text is cleaned "
@@ -500,7 +531,8 @@ def _check_corpora(data: DataArguments) -> None:
     with Reasons() as reasons:
         with reasons.collect():
             specs = _text_specs(data)
-            if data.dataset is not None and specs[0].is_downloaded:
+            is_read = data.dataset is not None and data.train_data is None
+            if is_read and specs[0].is_downloaded:
                 problem = f"`dataset` must have splits, but {data.dataset} has none"
                 hint = "Put it into `corpora`, and name held-out text in `validation`."
                 reasons.add(f"{problem}. {hint}", "dataset")

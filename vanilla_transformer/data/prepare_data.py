@@ -28,10 +28,9 @@ from .corpus import (
     Overlap,
     TokenizedCorpus,
     corpus_numbers,
+    corpus_weights,
     count_overlap_cached,
     drop_by_length,
-    share_weights,
-    temperature_weights,
 )
 from .data_arguments import (
     DataArguments,
@@ -39,6 +38,7 @@ from .data_arguments import (
     cleaning_rules,
     corpus_specs,
     held_out_specs,
+    prepared_recipe,
     validation_specs,
 )
 from .readers import CorpusSpec, SentencePair, open_corpus, read_rows
@@ -77,7 +77,8 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     if data.train_data is not None:
         from .windows import open_sample
 
-        training, shaped_by = open_sample(data.train_data, verify=data.verify_data)
+        training = open_sample(data.train_data, verify=data.verify_data)
+        shaped_by = prepared_recipe(data)
         specs, rules = corpus_specs(shaped_by), cleaning_rules(shaped_by)
     else:
         specs, rules = corpus_specs(data), cleaning_rules(data)
@@ -125,7 +126,7 @@ def tokenize(
     if data.train_data is not None:
         from .windows import open_prepared
 
-        return open_prepared(data.train_data, tokenizer, seed, data.window_shards)
+        return open_prepared(texts, tokenizer, seed, stages)
     encode = partial(encode_sentences, tokenizer)
     languages = find_languages(tokenizer)
     tokens: list[DirectionTokens] = []
@@ -170,18 +171,10 @@ def _build_corpus(
     overlaps: dict[str, Overlap] = {}
     for name, held_out in texts.held_out.items():
         overlaps[name] = count_overlap_cached(training, held_out, texts.cache_dir)
-    specs, temperature = texts.specs, texts.data.sampling_temperature
     numbers = corpus_numbers(training.dataset, pairs)
-    counts = np.bincount(numbers, minlength=len(specs)).tolist()
-    weights = [spec.weight for spec in specs]
-    if temperature != 1.0:
-        directions = [spec.direction for spec in specs]
-        weights = temperature_weights(counts, weights, directions, temperature)
-    of_stages = [weights]
-    if stages != ONE_STAGE:
-        names = [spec.name for spec in specs]
-        of_stages = [share_weights(names, counts, shares) for shares in stages.shares]
-    return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
+    counts = np.bincount(numbers, minlength=len(texts.specs)).tolist()
+    weights = corpus_weights(texts.specs, counts, texts.data.sampling_temperature, stages)
+    return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
 
 
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:

@@ -12,6 +12,7 @@ training reads them as they are.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,18 +36,20 @@ _TOKENS = pa.list_(pa.int32())
 ENCODED_SCHEMA = pa.schema({"input_ids": _TOKENS, "labels": _TOKENS})
 SHARD_SCHEMA = pa.schema([*SCHEMA, *ENCODED_SCHEMA])
 _Count = Annotated[int, Field(ge=1, le=10**15, strict=True)]
+_Number = Annotated[int, Field(ge=0, lt=10**6, strict=True)]
 _Length = Annotated[int, Field(ge=1, le=10**7, strict=True)]  # tokens of a sentence with EOS
 
 
 class ShardEntry(Schema, frozen=True):
-    """A shard as the manifest describes it: its file, its pairs, its tokens with EOS, and the
-    SHA-256 of its bytes.
+    """A shard as the manifest describes it: its file, the number of its corpus in the mix, its
+    pairs, its tokens with EOS, and the SHA-256 of its bytes.
     """
 
     noun = "key of a shard"
     file: Annotated[
         str, Field(pattern=r"^shards/[0-9]+\.arrow$", title="a path such as shards/00000.arrow")
     ]
+    corpus: _Number
     pairs: _Count
     source_tokens: _Count
     target_tokens: _Count
@@ -77,21 +80,32 @@ class Manifest(Schema, frozen=True):
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Return the manifest of a prepared corpus, whose values are checked."""
+    """Return the manifest of a prepared corpus, whose values are checked. It is read once, as long
+    as its file stays the same.
+    """
     path = Path(folder) / MANIFEST_FILE
     try:
-        content = read_json(path)
+        status = path.stat()
+        version = status.st_ino, status.st_size, status.st_mtime_ns
+        return _read_version(path, version)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(
             f"A prepared corpus must be a folder that `prepare` has completed, but {path} is "
             "missing. Run `prepare` to its end, or name another folder."
         ) from error
+
+
+@lru_cache(maxsize=1)
+def _read_version(path: Path, version: tuple[int, int, int]) -> Manifest:
+    content = read_json(path)
     try:
         if not isinstance(content, dict):
             raise UserError("It must be a mapping.")
         manifest = Manifest(**content)
         if manifest.pairs != sum(shard.pairs for shard in manifest.shards):
             raise UserError("`pairs` must be the sum of the pairs of its shards.")
+        if max(shard.corpus for shard in manifest.shards) >= len(manifest.corpora):
+            raise UserError("`corpora` must have the name of the `corpus` of each shard.")
     except UserError as error:
         reason = str(error).splitlines()[0]
         raise UserFileError(
@@ -108,11 +122,15 @@ def write_manifest(folder: str | Path, manifest: Manifest) -> None:
 
 
 def describe_shard(path: Path) -> ShardEntry:
-    """Return the entry of a shard for the manifest, given its file in a folder `shards`."""
-    table = TokenTable(datasets.Dataset.from_file(str(path)))
+    """Return the entry of a shard for the manifest, given its file in a folder `shards`. All of
+    its pairs are of one corpus.
+    """
+    dataset = datasets.Dataset.from_file(str(path))
+    table = TokenTable(dataset)
     sources, targets = table.sources.lengths(), table.targets.lengths()
     return ShardEntry(
         file=f"{SHARDS}/{path.name}",
+        corpus=dataset.data.column("corpus")[0].as_py(),
         pairs=len(table),
         source_tokens=int(sources.sum()),
         target_tokens=int(targets.sum()),

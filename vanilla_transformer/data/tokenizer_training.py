@@ -4,7 +4,7 @@ one.
 
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import (
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS
 from .texts import Texts
 
+_TRAINED = "vocabulary"  # what processes compare beside their data
 _FORMAT = 2  # of a cached tokenizer; another number invalidates all older entries
 
 # The function by which vocabularies were trained before the class had this method.
@@ -185,17 +186,23 @@ def _train_cached(texts: Texts) -> Path:
     return cached_work(texts.cache_dir, "tokenizer", content, write)
 
 
-def check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check that processes which do not share their files have trained the same tokenizer. All must
-    call it together.
+def check_same_on_all_processes(
+    tokenizer: PreTrainedTokenizerBase, hashes: Mapping[str, str]
+) -> None:
+    """Check that processes which do not share their files have the same text and have trained the
+    same tokenizer. All must call it together.
+
+    Args:
+        hashes: See [`hash_data`].
     """
-    count = len({*gather_object([hash_tokenizer(tokenizer)])})
-    if count > 1:
-        raise UserError(
-            f"All processes must have one tokenizer, got {count} different ones. Give "
-            "each the same text, or train a tokenizer first, with train-tokenizer, and name it by "
-            "--tokenizer."
-        )
+    first, *others = gather_object([{**hashes, _TRAINED: hash_tokenizer(tokenizer)}])
+    for process, other in enumerate(others, start=1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise UserError(
+                    f"All processes must have the same {name}, but process {process} has another "
+                    "one than process 0. Copy the same files to each machine."
+                )
 
 
 # Of two planes of Unicode for private use: one character for each entry of the vocabulary

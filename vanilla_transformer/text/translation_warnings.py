@@ -76,6 +76,8 @@ _HOUR_AND_MINUTES = r"(?<=\d)\s?(?:[hH時时点點시]|Uhr|နာရီ)\s?(?=\d
 _LOOP = re.compile(rf"([^\s\d]{{1,20}}?)(\s?)(?:\1\2){{{_REPEATED_SIGNS - 2},}}\1")
 _ELLIPSIS = re.compile(r"(?<!\.)\.{3,6}(?!\.)")
 # Acronyms and names, in scripts with capitals
+# Text whose letters are all Latin. The micro sign is a Greek letter.
+_LATIN = regex.compile("[\0-\u024f\u2010-\u2027\u20ac--\u00b5]*+", regex.V1)
 _NAME = regex.compile(r"\b\p{Lu}[\w&.-]*")
 
 
@@ -340,7 +342,9 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
         scripts: The usual ones. Without any, all are.
     """
     # Most texts have usual letters alone. Finding protected text takes ten times as long.
-    if not scripts or {*count_scripts(text)} <= {*scripts}:
+    if not scripts or ("LATIN" in scripts and _LATIN.fullmatch(text)):
+        return False
+    if {*count_scripts(text)} <= {*scripts}:
         return False
     text = remove_protected(text)
     letters, others = count_scripts(text), count_scripts(_NAME.sub("", text, count=_NAMES))

@@ -23,6 +23,8 @@ _UNIT = regex.compile(
 )
 _ASCII_UNIT = re.compile(r"\w+|[^\w\s]", re.ASCII)  # the same, in a sixth of the time
 _GRAPHEME = regex.compile(rf"\X[{FURTHER}]*")
+# Text each of whose characters is a grapheme, which is read in a tenth of the time
+_SINGLE = regex.compile(rf"[\p{{Grapheme_Cluster_Break=Other}}--[{FURTHER}]]*+", regex.V1)
 # A word of letters only, at least two. In scripts without spaces no unit is one.
 _LETTERS = regex.compile(rf"\p{{L}}[{FURTHER}]*+(?:\p{{L}}[{FURTHER}]*+)+")
 
@@ -48,4 +50,6 @@ def split_graphemes(text: str) -> list[str]:
     """Return the characters of a text as a reader counts them: each with its marks, joiners and
     soft hyphens.
     """
-    return list(text) if text.isascii() else _GRAPHEME.findall(text)
+    if text.isascii() or _SINGLE.fullmatch(text):
+        return list(text)
+    return _GRAPHEME.findall(text)

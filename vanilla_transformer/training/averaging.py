@@ -64,7 +64,12 @@ def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
 def average_checkpoints(
     model: PreTrainedModel, folders: Sequence[Path], weights: Iterable[float] = repeat(1.0)
 ) -> None:
-    """Load the mean of the parameters in `folders` into `model`."""
+    """Load the mean of the parameters in `folders`, which are whole, into `model`."""
+    load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
+
+
+def check_whole(folders: Sequence[Path]) -> None:
+    """Refuse to average checkpoints of which one is damaged."""
     for folder in folders:
         damage = find_damage(folder) if is_checkpoint(folder) else None
         if damage is not None:
@@ -72,7 +77,6 @@ def average_checkpoints(
             raise UserError(
                 f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}."
             )
-    load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
 
 
 def average_model_folders(
@@ -104,6 +108,7 @@ def average_model_folders(
     tokenizers = [load_tokenizer(path) for path in paths]
     for path, tokenizer in zip(paths[1:], tokenizers[1:], strict=True):
         check_same_vocabulary(tokenizers[0], tokenizer, path, "Models to average")
+    check_whole(paths)
     average_checkpoints(model, paths, checked_weights)
     return save_model_folder(model, tokenizers[-1], output_dir)
 

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -32,6 +32,8 @@ from .run_arguments import Recipe
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
+_REFUSAL = "refusal"  # the key of the message of a process that has ended by a user's mistake
+_stores = list[Store]()  # of the attempts of this process
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_BETWEEN_MESSAGES = 60.0
@@ -140,6 +142,7 @@ def connect_processes() -> None:
         options["device_id"] = torch.device(device.type, index)
     store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
     part = PrefixStore(agree_on_attempt(store, rank, world_size), store)
+    _stores.append(part)
     torch.distributed.init_process_group(
         backend, store=part, rank=rank, world_size=world_size, **options
     )
@@ -177,10 +180,13 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
     """Turn the failure of an exchange with another process of the run, at any place in the block,
-    into one line.
+    into one line. If the other process has ended by a user's mistake, it is the line of that one.
     """
     try:
         yield
+    except UserError as error:
+        _tell_others(str(error))
+        raise
     except RuntimeError as error:
         text = str(error).strip()
         if not (
@@ -195,10 +201,29 @@ def report_lost_processes() -> Iterator[None]:
                 f"{process} must have a GPU that no other process uses, but NCCL cannot use it: "
                 f"{reason}. Start at most as many processes as there are free GPUs."
             ) from error
+        refusal = _find_refusal()
+        if refusal is not None:
+            raise UserError(refusal) from error
         raise LostProcessError(
             f"{process} lost the connection to another process of the run, which was killed or has "
             "failed: look at its messages. The same command resumes from the last checkpoint."
         ) from error
+
+
+def _tell_others(refusal: str) -> None:
+    """Store why this process ends, for the ones that lose the connection to it."""
+    for store in _stores[-1:]:
+        with suppress(RuntimeError):  # the store may be lost, too
+            store.set(_REFUSAL, refusal)
+
+
+def _find_refusal() -> str | None:
+    """Return why another process has ended, if it could tell."""
+    for store in _stores[-1:]:
+        with suppress(RuntimeError):
+            if store.check([_REFUSAL]):
+                return store.get(_REFUSAL).decode()
+    return None
 
 
 def sum_over_processes(

@@ -28,7 +28,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 
-from .averaging import average_checkpoints
+from .averaging import average_checkpoints, check_whole
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
 from .distributed import (
@@ -229,7 +229,8 @@ def prepare_run(
 
             initial_model, tokenizer = load_initial_model(recipe, texts, run.checkpoint)
         corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
-    check_same_on_all_processes(tokenizer)
+    hashes = hash_data(texts)
+    check_same_on_all_processes(tokenizer, hashes)
     model = create_model(
         recipe,
         tokenizer,
@@ -259,7 +260,7 @@ def prepare_run(
             "`early_stopping_patience` has no effect without validation text. Add some, or leave "
             "it out."
         )
-    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
+    state = TrainState(recipe, model, tokenizer, accelerator, hashes)
     before = {} if resumed is None else resumed["recipe"]
     state.progress.recipe[PADDING] = choose_padding(before, state.compiled)
     batches = _create_batches(state, corpus, planned)
@@ -343,6 +344,9 @@ def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> None:
         raise UserError(
             f"Training ended before its first step, so there is no model to save. {hint}"
         )
+    if state.accelerator.is_main_process:
+        check_whole(checkpoints)
+    wait_for_processes(state.accelerator)  # or the others would load what may be damaged
     model = state.gather_model()
     _load_final_weights(prepared, metrics, model, checkpoints)
     run.save_model(state, model)

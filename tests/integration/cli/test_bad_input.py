@@ -547,6 +547,11 @@ MISTAKES = {
         "`max_tokens` must be an integer from 1 to 10,000,000"
     ),
     "score model --source a.en --target nowhere": "There is no file nowhere",
+    "score model --source full --target a.de": "Two folders to score must have files of the same names",
+    "translate model --input folder --output out": "must have files, but folder has none",
+    "translate model --input card --output out": "files of lines, but card/README.md is a document",
+    "translate model --input full --output full/out": "outside of full, whose files are read, got full/o",
+    "back-translate model --input full --output full/o.tsv": "must be outside of full, whose files are",
     "score model --source a.en --target one --output o": (
         "must have the same number of lines, got 12 in"
     ),

@@ -98,21 +98,25 @@ import json, os, sys, torch
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenizer_training import hash_tokenizer
-from vanilla_transformer.data.tokenizer_training import check_same_on_all_processes
+from vanilla_transformer.data.tokenizer_training import check_same_on_all_processes, hash_data
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 from vanilla_transformer.machine.cores import process_state
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
 os.environ.update(RANK=sys.argv[1], LOCAL_RANK=sys.argv[1], WORLD_SIZE="2", MASTER_ADDR="localhost")
 process_state()
-tokenizer = load_or_train_tokenizer(load_texts(DataArguments(**options)))
-check_same_on_all_processes(tokenizer)
+texts = load_texts(DataArguments(**options))
+tokenizer = load_or_train_tokenizer(texts)
+check_same_on_all_processes(tokenizer, hash_data(texts))
 print(hash_tokenizer(tokenizer))
 options["train_source"] = options["train_target"] if rank else options["train_source"]  # a node with other files
-try:
-    check_same_on_all_processes(load_or_train_tokenizer(load_texts(DataArguments(**options))))
-except ValueError as error:
-    print(error)
+texts = load_texts(DataArguments(**options))
+for compared in (tokenizer, load_or_train_tokenizer(texts)):
+    hashes = hash_data(texts) if compared is tokenizer else {}
+    try:
+        check_same_on_all_processes(compared, hashes)
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -121,13 +125,13 @@ def test_load_or_train_tokenizer_is_shared_by_processes(recipe, tmp_path):
     processes = [
         Forked(["-c", PROCESS, rank, f"file://{tmp_path}/meeting", options]) for rank in (0, 1)
     ]
-    (first, refusal), (second, other) = (
+    lines, lines_of_second = (
         process.communicate(timeout=120)[0].splitlines() for process in processes
     )
-    assert first == second
-    assert refusal == other and refusal.startswith(
-        "All processes must have one tokenizer, got 2 different ones."
-    )
+    assert lines == lines_of_second
+    for name, line in zip(("training text", "vocabulary"), lines[1:], strict=True):
+        words = f"All processes must have the same {name}, but process 1 has another one than "
+        assert line.startswith(words)
     assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 2
 
 

@@ -26,8 +26,11 @@ from tests.tiny_runs import (
     training_state,
 )
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
+from vanilla_transformer.data.data_arguments import stages
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, REPORT_FILE
 from vanilla_transformer.data.readers import read_text_files
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.dry_run import plan_run
@@ -134,6 +137,11 @@ def train_in_two(rank, folder, results):
         results[f"hashed {rank}"] = {name for name in hashed if name.endswith(".arrow")}
     train_until_killed(recipe_in("killed"), KILLED)
     results[f"resumed {rank}"] = train_until_killed(recipe_in("killed"), LAST)
+    hashed.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", note)
+        train(recipe_in("killed"), evaluate=no_scores)
+        results[f"averaged {rank}"] = hashed.count("model.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +160,8 @@ def test_two_processes_train_on_the_batches_of_one(prepared, in_two, tmp_path):
 
 def test_two_processes_killed_in_the_third_window_resume(prepared, in_two):
     straight, killed = prepared.parent / "straight", prepared.parent / "killed"
-    checkpoints = [list_checkpoints(run)[-1] for run in (straight, killed)]
-    assert {path.name for path in checkpoints} == {f"checkpoint-{LAST}"}
+    checkpoints = [run / f"checkpoint-{LAST}" for run in (straight, killed)]
+    assert list_checkpoints(straight)[-1] == checkpoints[0]
     position = training_state(killed / f"checkpoint-{KILLED}")["progress"]["batch_sampler"]
     assert (position["epoch"], position["window"]) == (0, 2)
     (part,) = position["parts"]
@@ -163,6 +171,12 @@ def test_two_processes_killed_in_the_third_window_resume(prepared, in_two):
     assert_equal_tensors(*weights)
     for rank in (0, 1):
         assert in_two[f"resumed {rank}"] == in_two[f"steps {rank}"][KILLED:]
+
+
+def test_one_process_of_two_looks_for_damaged_checkpoints(prepared, in_two):
+    averaged = len(list_checkpoints(prepared.parent / "killed"))
+    assert averaged > 1
+    assert in_two["averaged 0"] >= averaged and in_two["averaged 1"] == 0
 
 
 def test_dry_run_counts_the_pairs_of_all_windows(prepared, tmp_path):
@@ -181,8 +195,6 @@ REFUSED = {
     "vocab_size": 100,
     "drop": ["duplicates"],
     "augment": {"typos": 0.1},
-    "stages": [{"corpora": {"a": 1}}],
-    "sampling_temperature": 5.0,
     "test_source": "a.en",
 }
 
@@ -224,11 +236,80 @@ def test_train_refuses_a_prepared_corpus_of_another_tokenizer(prepared, tmp_path
         shard.write_bytes(whole)
 
 
-def test_a_recipe_may_repeat_the_keys_of_its_prepared_corpus(prepared, tmp_path):
+MIX = [{"file": "a.tsv"}, {"file": "b.tsv", "weight": 3.0}]
+OTHER_WEIGHTS = [{"file": "a.tsv", "weight": 0.5}, {"file": "b.tsv"}]
+
+
+@pytest.fixture
+def mixed(prepared, tmp_path):
+    """Return a prepared corpus of a mix, whose second corpus has a shard of the four."""
     pairs = list(read_text_files(prepared.parent / "train.a", prepared.parent / "train.b"))
     tokenizer = AutoTokenizer.from_pretrained(prepared / "tokenizer")
-    prepare_texts(tmp_path, pairs, tokenizer, SHARDS, vocab_size=270, drop=["duplicates"])
-    recipe = recipe_of(tmp_path, prepared.parent / "run", vocab_size=270, drop="[duplicates]")
+    keys = {"vocab_size": 270, "drop": ["duplicates"], "train_source": None, "train_target": None}
+    options = {"corpora_of": [0, 0, 0, 1], "corpora": MIX}
+    folder = tmp_path / "mixed"
+    prepare_texts(folder, pairs, tokenizer, SHARDS, **keys, **options)
+    for name in ("validation.a", "validation.b"):
+        (tmp_path / name).symlink_to(prepared.parent / name)
+    return folder
+
+
+def test_a_recipe_may_repeat_the_keys_of_its_prepared_corpus(mixed):
+    keys = {"vocab_size": 270, "drop": "[duplicates]", "corpora": MIX}
+    recipe = recipe_of(mixed, mixed.parent / "run", **keys)
     assert recipe.data.vocab_size == 270
     with pytest.raises(UserError, match="`vocab_size` must be left out with `train_data`"):
-        recipe_of(tmp_path, prepared.parent / "run", vocab_size=280)
+        recipe_of(mixed, mixed.parent / "run", vocab_size=280)
+    with pytest.raises(UserError, match="`corpora` must be left out with `train_data`"):
+        recipe_of(mixed, mixed.parent / "run", corpora=MIX[::-1])
+
+
+def stages_of(*shares):
+    """Return stages with these shares of corpora, each of four steps but the last."""
+    stages = []
+    for number, corpora in enumerate(shares, start=1):
+        stages.append({"corpora": corpora, "until_step": 4 * number})
+    del stages[-1]["until_step"]
+    return stages
+
+
+WEIGHTS = {
+    "of the manifest": ({}, 30 + 3 * 10),
+    "of the recipe": ({"corpora": OTHER_WEIGHTS}, 15 + 10),
+    "of a temperature": ({"sampling_temperature": 5.0}, 60),  # there is one direction
+    "of one stage": ({"stages": stages_of({"a.tsv": 1, "b.tsv": 1})}, 40),
+    "of stages": ({"stages": stages_of({"a.tsv": 1}, {"b.tsv": 1})}, 30),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_training_weighs_a_prepared_mix(mixed, name):
+    changes, pairs = WEIGHTS[name]
+    recipe = recipe_of(mixed, mixed.parent / "run", window_shards=1, **changes)
+    texts = load_texts(recipe.data)
+    tokenizer = load_or_train_tokenizer(texts)
+    corpus = tokenize(texts, tokenizer, seed=0, stages=stages(recipe.data, 9))
+    assert len(corpus.epoch(0)) == pairs
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ([{"corpora": {"c.tsv": 1}}], "Stage 1 of `stages`: .*'c.tsv'"),
+        ([{"corpora": {"a.tsv": 1}, "until_step": 4}], "The last one lasts until the run ends"),
+    ],
+)
+def test_recipe_refuses_stages_that_a_prepared_mix_cannot_have(mixed, section, message):
+    with pytest.raises(UserError, match=message):
+        recipe_of(mixed, mixed.parent / "run", stages=section)
+
+
+def test_train_enters_the_second_stage_of_a_prepared_mix(mixed):
+    stages = stages_of({"a.tsv": 1}, {"a.tsv": 1, "b.tsv": 2})
+    changes = {"window_shards": 1, "stages": stages, "logging_steps": 1}
+    run = train(recipe_of(mixed, mixed.parent / "run", **changes), evaluate=no_scores)
+    entered = {}
+    for entry in entries(run):
+        if "stage" in entry:
+            entered.setdefault(entry["stage"], entry["step"])
+    assert entered == {1: 1, 2: 5}

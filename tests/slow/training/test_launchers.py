@@ -112,3 +112,12 @@ def test_train_ends_when_another_process_is_killed(long_corpus, tmp_path):
     assert launcher.returncode != 0
     assert "error: Process 0 lost the connection to another process of the run" in errors
     assert 'scripts/train.py", line' not in errors  # no traceback of training
+
+
+def test_all_processes_end_with_the_refusal_of_the_first_one(long_corpus, tmp_path):
+    (tmp_path / "notes.txt").write_text("A file of somebody else.")
+    nodes = start_two_nodes(flags(long_corpus, tmp_path, **LONG))
+    for node in nodes:
+        _, errors = node.communicate(timeout=120)
+        assert node.returncode != 0
+        assert "notes.txt" in errors and "lost the connection" not in errors

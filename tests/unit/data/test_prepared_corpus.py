@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.prepared_corpora import write_prepared_lengths
+from vanilla_transformer.data import prepared_corpus
 from vanilla_transformer.data.prepared_corpus import (
     MANIFEST_FILE,
     open_shards,
@@ -18,18 +19,34 @@ LENGTHS = [3, 5, 2, 8, 4, 4, 9]
 
 @pytest.fixture
 def folder(tmp_path):
-    write_prepared_lengths(tmp_path / "corpus", LENGTHS, shards=3)
+    write_prepared_lengths(tmp_path / "corpus", LENGTHS, shards=3, corpora_of=[0, 0, 1])
     return tmp_path / "corpus"
 
 
 def test_read_manifest_returns_the_values_written(folder):
     manifest = read_manifest(folder)
     assert [shard.pairs for shard in manifest.shards] == [2, 2, 3]
+    assert (manifest.shards[0].corpus, manifest.shards[2].corpus) == (0, 1)
+    assert manifest.corpora == ["a", "b"]
     assert manifest.pairs == len(LENGTHS)
     assert [shard.source_tokens for shard in manifest.shards] == [8, 10, 17]
     assert [shard.longest_target for shard in manifest.shards] == [5, 8, 9]
     write_manifest(folder, manifest)
     assert read_manifest(folder) == manifest
+
+
+def test_read_manifest_reads_a_file_once(folder, monkeypatch):
+    contents, plain = [], prepared_corpus.read_json
+
+    def record(path):
+        contents.append(plain(path))
+        return contents[-1]
+
+    monkeypatch.setattr(prepared_corpus, "read_json", record)
+    first = read_manifest(folder)
+    assert read_manifest(str(folder)) is first and len(contents) == 1
+    write_manifest(folder, first.model_copy(update={"tokenizer": "another"}))
+    assert read_manifest(folder).tokenizer == "another" and len(contents) == 2
 
 
 def test_open_shards_keeps_the_order_given(folder):
@@ -50,6 +67,7 @@ OF_MANIFEST = {
 }
 OF_SHARD = {
     "file": ("../0.arrow", "`file` of a shard must be a path such as shards/00000.arrow, got '../"),
+    "corpus": (2, "`corpora` must have the name of the `corpus` of each shard"),
     "pairs": (-1, "`pairs` of a shard must be an integer from 1 to"),
     "source_tokens": (10**40, "`source_tokens` of a shard must be an integer from 1 to"),
     "longest_source": ("9", "`longest_source` of a shard must be an integer"),

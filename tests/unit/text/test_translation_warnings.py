@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.text import translation_warnings
+from vanilla_transformer.text.scripts import count_scripts
 from vanilla_transformer.text.translation_warnings import (
     WARNINGS,
     WarningLimits,
@@ -255,6 +256,15 @@ def test_scripts_of_usual_letters_are_found_without_protected_text(monkeypatch):
     for script, text in texts.items():
         assert not has_other_scripts(text, [script])
     assert not has_other_scripts("".join(texts.values()), [*texts])
+
+
+def test_text_without_other_than_latin_letters_is_found_by_a_pattern(monkeypatch):
+    characters = filter(translation_warnings._LATIN.fullmatch, map(chr, range(0x3000)))
+    latin = "".join(characters)
+    assert len(latin) > 600 and {*count_scripts(latin)} == {"LATIN"}
+    assert not translation_warnings._LATIN.fullmatch("5 \u00b5m")
+    monkeypatch.setattr(translation_warnings, "count_scripts", None)
+    assert not has_other_scripts("Ein Café öffnet – heute.", ["LATIN"])
 
 
 def test_find_warnings_names_sources_in_scripts_of_no_source_in_training():

@@ -8,6 +8,7 @@ import torch
 from torch.distributed import HashStore
 
 from tests.sweeps import rare
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training import distributed
 from vanilla_transformer.training.distributed import (
     agree_on_attempt,
@@ -131,6 +132,15 @@ def test_report_lost_processes_has_one_line(error, words):
     with pytest.raises(ChildProcessError, match=words) as caught, report_lost_processes():
         raise error
     assert "\n" not in str(caught.value)
+
+
+def test_processes_end_with_the_refusal_of_another_one(monkeypatch):
+    monkeypatch.setattr(distributed, "_stores", [HashStore()])
+    with pytest.raises(UserError, match="The text is missing"), report_lost_processes():
+        raise UserError("The text is missing.")
+    with pytest.raises(UserError, match="The text is missing") as caught, report_lost_processes():
+        raise RuntimeError(CLOSED)
+    assert not isinstance(caught.value, ChildProcessError)
 
 
 OTHERS = ["shape mismatch", "Distributed package doesn't have NCCL built in"]

@@ -4,9 +4,6 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import (
@@ -22,6 +19,7 @@ from vanilla_transformer.machine.cores import limit_onednn_cache
 from .compiled_steps import check_compile
 from .device_profile import usual_slots
 from .engine import Engine
+from .model_watch import ModelWatch
 from .precision import cast, check_precision, precision_of, resolve_precision
 from .supported_models import SUPPORTED, kind_of
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
 
@@ -46,20 +43,6 @@ def convert_for_engine(model: Any) -> Any:
     from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
 
     return convert_in_memory(model)
-
-
-class _OptimizerSteps:
-    """Count the steps of all optimizers: fused kernels change weights without a new version."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        register_optimizer_step_post_hook(self._count)
-
-    def _count(self, *_: Any) -> None:
-        self.number += 1
-
-
-_optimizer_steps = _OptimizerSteps()
 
 
 class EnginePool:
@@ -91,11 +74,7 @@ class EnginePool:
         self.compile, self.converts = compile, converts
         self._decoded = model  # or its conversion, or None if that would not be exact
         self._engines = OrderedDict[str, Engine]()
-        # The modules and weights with which the engines were made
-        self._known: Any = None
-        self._held = list[Any]()  # the same, so that no others can get their addresses
-        # A few numbers of each weight
-        self._views, self._samples = list[Tensor](), torch.empty(0)
+        self._watch = ModelWatch(model)
         self._problem: str | None = None
         self._cast: Any = None
         self._lock = threading.Lock()
@@ -133,35 +112,7 @@ class EnginePool:
                 longest = longest_source if is_converted else 0
                 problem = find_problem(self._decoded, options, longest)
             if problem is None:
-                unused = {"num_beams", "num_return_sequences"}
-                if not options.do_sample:
-                    unused |= {*FILTERS}
-                search = []
-                for option in options_of(CONFIG):
-                    if option not in unused:
-                        search.append((option, getattr(options, option)))
-                beams = options.num_beams or 1
-                others = options.is_prefixed, options.is_drafted, options.return_alignments
-                key = repr((beams, search, *others, constraints))
-                if key not in self._engines:
-                    precision = resolve_precision(self._decoded, self.precision)
-                    # Engines share the weights of a precision.
-                    if self._cast is None:
-                        self._cast = cast(self._decoded, precision)
-                    engine = Engine(
-                        self._cast,
-                        options.without_columns(),  # which may hold all texts of a call
-                        slots=usual_slots(beams, self.model.device),
-                        precision=precision,
-                        compile=self.compile,
-                        **constraints,
-                    )
-                    engine.decoded_model = self.model
-                    self._engines[key] = engine
-                self._engines.move_to_end(key)
-                while len(self._engines) > _MOST_ENGINES:
-                    self._engines.popitem(last=False)
-                return self._engines[key]
+                return self._take(options, constraints)
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
                 hint = f"Leave `{name}` out to decode by `generate()`."
@@ -176,12 +127,38 @@ class EnginePool:
             )
         return None
 
+    def _take(self, options: TranslationOptions, constraints: dict[str, Any]) -> Engine:
+        """Return the engine for a kind of requests, and drop the one that was longest unused."""
+        key = _search_key(options, constraints)
+        if key not in self._engines:
+            self._engines[key] = self._make(options, constraints)
+        self._engines.move_to_end(key)
+        while len(self._engines) > _MOST_ENGINES:
+            self._engines.popitem(last=False)
+        return self._engines[key]
+
+    def _make(self, options: TranslationOptions, constraints: dict[str, Any]) -> Engine:
+        precision = resolve_precision(self._decoded, self.precision)
+        # Engines share the weights of a precision.
+        if self._cast is None:
+            self._cast = cast(self._decoded, precision)
+        engine = Engine(
+            self._cast,
+            options.without_columns(),  # which may hold all texts of a call
+            slots=usual_slots(options.num_beams or 1, self.model.device),
+            precision=precision,
+            compile=self.compile,
+            **constraints,
+        )
+        engine.decoded_model = self.model
+        return engine
+
     def refresh(self) -> None:
         """Make new engines at the next request, after a change that is not noticed: see
         [`TranslationPipeline`].
         """
         with self._lock:
-            self._known = None
+            self._watch.forget()
 
     @property
     def is_compiled(self) -> bool:
@@ -191,41 +168,16 @@ class EnginePool:
 
     def _notice_changes(self) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
-        modules, weights = list[Any](), list[Any]()
-        if isinstance(self.model, nn.Module):
-            modules.append(self.model)
-        adapters = list[Any]()  # which PEFT switches without a change of weights
-        for module in modules:  # in a fifth of the time of `modules()`
-            modules.extend(child for child in module._modules.values() if child is not None)
-            weights.extend(weight for weight in module._parameters.values() if weight is not None)
-            if "_active_adapter" in vars(module):
-                active = repr(module.active_adapters)
-                scaling = {**getattr(module, "scaling", {})}
-                adapters.append((module.disable_adapters, active, scaling))
-        identities = [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
-        is_training = [module.training for module in modules[:1]]
-        known = _optimizer_steps.number, *identities, is_training, adapters
-        samples = _join(self._views)
-        is_same = torch.allclose(samples, self._samples, rtol=0.0, atol=0.0, equal_nan=True)
-        is_new = known != self._known or not is_same
+        is_changed = self._watch.has_changed()
         # A hook may have been removed.
         may_retry = self._problem is not None and self._decoded is self.model
-        if not is_new and not may_retry:
-            return
-        self._engines.clear()
-        self._known, self._cast = known, None
-        self._held = [*modules, *(weight.detach() for weight in weights)]
-        # An adapter is merged by way of `data`, too.
-        plain = list[Tensor]()
-        for weight in weights:
-            if type(weight) is nn.Parameter and weight.is_contiguous():
-                plain.append(weight.detach())
-        self._views = []
-        for weight in plain:
-            if weight.device == plain[0].device and not weight.is_meta:
-                interval = max(1, weight.numel() // _SAMPLES)
-                self._views.append(weight.view(-1)[::interval])
-        self._samples = _join(self._views)
+        if is_changed or may_retry:
+            self._engines.clear()
+            self._cast = None
+            self._examine()
+
+    def _examine(self) -> None:
+        """Set the model that engines decode, and the problem if none does."""
         self._decoded, self._problem = self.model, None
         if self.converts:
             try:
@@ -240,16 +192,17 @@ class EnginePool:
             self._problem = f"the weights must be float32 or bfloat16, got {self.model.dtype}."
 
 
-def _join(samples: list[Tensor]) -> Tensor:
-    return torch.cat(samples) if samples else torch.empty(0)
-
-
-def _place_of(weight: nn.Parameter) -> tuple[int, ...]:
-    """Return numbers of which one differs whenever a weight is replaced or written to, but by way
-    of its `data`.
-    """
-    version = 0 if weight.is_inference() else weight._version
-    return id(weight), weight.data_ptr() if type(weight) is nn.Parameter else 0, version
+def _search_key(options: TranslationOptions, constraints: dict[str, Any]) -> str:
+    """Return a key that requests share if one engine decodes them."""
+    unused = {"num_beams", "num_return_sequences"}
+    if not options.do_sample:
+        unused |= {*FILTERS}
+    search = []
+    for option in options_of(CONFIG):
+        if option not in unused:
+            search.append((option, getattr(options, option)))
+    others = options.is_prefixed, options.is_drafted, options.return_alignments
+    return repr((options.num_beams or 1, search, *others, constraints))
 
 
 def find_problem(

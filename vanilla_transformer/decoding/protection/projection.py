@@ -220,10 +220,36 @@ class _Projection:
 
     def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
         """Return the run of units of each span, or None. Runs do not overlap."""
-        labels = list[int]()  # of the span that a unit is aligned with, or -1
+        labels = self._label_units(spans, low, high)
         aligned = defaultdict[int, list[int]](list)  # the units of a label
+        for unit, label in enumerate(labels):
+            aligned[label].append(unit)
+        hulls = [self._hull(span, low, high) for span in spans]
+        owners = _own_hulls(hulls, high - low)
+        runs = list[Range | None]([None] * len(spans))
+        lengths = [span.end - span.start for span in spans]
+        for index in sorted(range(len(spans)), key=lambda index: -lengths[index]):
+            run = hulls[index]
+            if not self._is_kept(spans[index]):
+                run = _best_run_of(index, aligned[index], labels, owners, run)
+            if run:
+                owners[run[0] : run[1]] = [index] * (run[1] - run[0])
+                runs[index] = run[0] + low, run[1] + low
+        for index, span in enumerate(spans):
+            if runs[index] is None and _ALPHANUMERIC.search(self.source, span.start, span.end):
+                for unit in self._words_near(span, low, high):
+                    if owners[unit - low] < 0:
+                        runs[index], owners[unit - low] = (unit, unit + 1), index
+                        break
+        return runs
+
+    def _label_units(self, spans: Sequence[Span], low: int, high: int) -> list[int]:
+        """Return the index of the span that each unit is aligned with, or -1 if most of its
+        alignment is outside.
+        """
         starts, ends = [span.start for span in spans], [span.end for span in spans]
-        for unit, links in enumerate(self.links[low:high]):
+        labels = list[int]()
+        for links in self.links[low:high]:
             weights, total = defaultdict[int, float](float), 0.0
             for start, end, _, _, weight in links:
                 total += weight
@@ -235,49 +261,24 @@ class _Projection:
             outside = total - sum(inside)
             is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= outside
             labels.append(best if is_aligned else -1)
-            aligned[labels[-1]].append(unit)
-        owners = [-1] * (high - low)
-        hulls = list[Range | None]()
-        for index, span in enumerate(spans):
-            places = list[int]()
-            for inner in walk([span]):
-                if self._is_kept(inner):
-                    unit_range = self.fixed[inner.start, inner.end]
-                    places.append(self.numbers[unit_range] - low)
-            if not all(0 <= unit < high - low for unit in places):
-                raise CrossingSpansError
-            hulls.append((min(places), max(places) + 1) if places else None)
-            for unit in range(*(hulls[index] or (0, 0))):
-                if owners[unit] >= 0:
-                    raise CrossingSpansError
-                owners[unit] = index
-        runs = list[Range | None]([None] * len(spans))
-        lengths = [span.end - span.start for span in spans]
-        for index in sorted(range(len(spans)), key=lambda index: -lengths[index]):
-            if self._is_kept(spans[index]):
-                run = hulls[index]
-            else:
-                # A run ends at one of these.
-                reach = [*aligned[index], *(hulls[index] or ())]
-                begin, end = min(reach, default=0), max(reach, default=-1) + 1
-                gains = list[float]()
-                for label, owner in zip(labels[begin:end], owners[begin:end], strict=True):
-                    if owner not in (-1, index):
-                        gains.append(float("-inf"))
-                    elif label == index:
-                        gains.append(1.0)
-                    else:  # less if it is aligned with another span
-                        gains.append(-1.0 if label >= 0 else -0.5)
-                run = _best_run(gains, hulls[index], begin)
-            if run:
-                owners[run[0] : run[1]] = [index] * (run[1] - run[0])
-                runs[index] = run[0] + low, run[1] + low
-        for index, span in enumerate(spans):
-            if runs[index] is None and _ALPHANUMERIC.search(self.source, span.start, span.end):
-                for unit in self._words_near(span, low, high):
-                    if runs[index] is None and owners[unit - low] < 0:
-                        runs[index], owners[unit - low] = (unit, unit + 1), index
-        return runs
+        return labels
+
+    def _hull(self, span: Span, low: int, high: int) -> Range | None:
+        """Return the run from the first to the last kept text of a span, or None without any.
+
+        Raises:
+            CrossingSpansError: Some of it is outside of the units.
+        """
+        positions = list[int]()
+        for inner in walk([span]):
+            if self._is_kept(inner):
+                unit_range = self.fixed[inner.start, inner.end]
+                positions.append(self.numbers[unit_range] - low)
+        if not positions:
+            return None
+        if min(positions) < 0 or max(positions) >= high - low:
+            raise CrossingSpansError
+        return min(positions), max(positions) + 1
 
     def _words_near(self, span: Span, low: int, high: int) -> list[int]:
         """Return the words near the place of a span, the nearest first."""
@@ -331,6 +332,45 @@ class _Projection:
 def _collapse(span: Span, position: int) -> Span:
     children = [_collapse(child, position) for child in span.children]
     return replace(span, start=position, end=position, children=children)
+
+
+def _own_hulls(hulls: Sequence[Range | None], units: int) -> list[int]:
+    """Return for each unit the index of the hull that has it, or -1.
+
+    Raises:
+        CrossingSpansError: Two hulls have it.
+    """
+    owners = [-1] * units
+    for index, hull in enumerate(hulls):
+        for unit in range(*(hull or (0, 0))):
+            if owners[unit] >= 0:
+                raise CrossingSpansError
+            owners[unit] = index
+    return owners
+
+
+def _best_run_of(
+    index: int,
+    aligned: Sequence[int],
+    labels: Sequence[int],
+    owners: Sequence[int],
+    hull: Range | None,
+) -> Range | None:
+    """Return the run of a span that has most of its aligned units, and few others. It has the whole
+    hull, and no unit of another owner.
+    """
+    # A run ends at one of these.
+    reach = [*aligned, *(hull or ())]
+    begin, end = min(reach, default=0), max(reach, default=-1) + 1
+    gains = list[float]()
+    for label, owner in zip(labels[begin:end], owners[begin:end], strict=True):
+        if owner not in (-1, index):
+            gains.append(float("-inf"))
+        elif label == index:
+            gains.append(1.0)
+        else:  # less if it is aligned with another span
+            gains.append(-1.0 if label >= 0 else -0.5)
+    return _best_run(gains, hull, begin)
 
 
 def _best_run(gains: Sequence[float], core: Range | None, first: int) -> Range | None:

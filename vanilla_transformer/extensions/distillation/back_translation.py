@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.readers import file_format, stream_lines
+from vanilla_transformer.data.readers import file_format
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import (
     SHARD_LINES,
@@ -20,7 +20,7 @@ from vanilla_transformer.decoding.corpus_shards import (
 )
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.atomic import write_text_atomically
-from vanilla_transformer.files.hashes import hash_file
+from vanilla_transformer.files.text_folders import hash_texts, stream_texts, text_files
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .student import as_tsv
@@ -66,6 +66,7 @@ def back_translate(
     `target`. While it is written, finished shards are in a folder `NAME.partial` beside it.
 
     Args:
+        text: A file, or a folder whose files are one text.
         translate: The pipeline of a model that translates to the source language. A `seed` among
             its options gives each shard its own samples.
         origin: All that translations depend on besides their text, as JSON.
@@ -74,8 +75,9 @@ def back_translate(
         resume: Continue an interrupted run.
         work: What translates instead of this process, by [`translate_shard`].
     """
-    described = {"input": hash_file(text), **origin}
-    total = sum(1 for _ in stream_lines(text))
+    text_files(text, output)  # or the output might be read, too
+    described = {"input": hash_texts(text), **origin}
+    total = sum(1 for _ in stream_texts(text))
     shards = CorpusShards.beside(output, described, SHARD_LINES, total)
     if work is None:
         here = partial(translate_shard, translate, batch_size)
@@ -86,7 +88,7 @@ def back_translate(
 
     def kept_lines() -> Iterator[str]:
         results = map(json.loads, shards.result_lines(total))
-        pairs = zip(results, stream_lines(text), strict=True)
+        pairs = zip(results, stream_texts(text), strict=True)
         for source, line in pairs:
             reasons: list[str] = []
             if not source.strip() or not line.strip():
@@ -104,7 +106,7 @@ def back_translate(
             )
 
     with shards.held(resume):
-        shards.complete(stream_lines(text), work)
+        shards.complete(stream_texts(text), work)
         write_text_atomically(output, kept_lines())
         shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))

@@ -50,7 +50,9 @@ def distill_command(arguments: Sequence[str]) -> None:
 class BackTranslateArguments(TranslationArguments, RayArguments, OverwriteArguments):
     """Flags of `back-translate`."""
 
-    input: Input = Field(description="Text of the target language, one sentence per line.")
+    input: Input = Field(
+        description="Text of the target language, one sentence per line, or a folder of such files."
+    )
     output: Output = Field(
         description=(
             "Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from typing import Any
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import load_held_out, load_texts
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.texts import Texts
+from vanilla_transformer.data.texts import Texts, ValidationSet
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
@@ -82,6 +84,32 @@ class DistilledModel:
         return "".join(rows)
 
 
+@dataclass(frozen=True)
+class _Material:
+    """
+    What a distillation reads.
+
+    Attributes:
+        text: The sentences for the teacher, or their candidates.
+        student: The recipe that trains on its translations.
+        corpora: The number of corpora of the student.
+        validation: Held-out pairs by their direction, maybe none.
+        test: Held-out pairs, maybe none.
+    """
+
+    text: DistillationText
+    student: Recipe
+    corpora: int
+    validation: Sequence[ValidationSet]
+    test: Sequence[SentencePair]
+
+    def find_scripts(self) -> tuple[str, ...]:
+        """Return the scripts that held-out targets use."""
+        held_out_pairs = [validation_set.pairs for validation_set in self.validation]
+        targets = (pair.target for pair in chain(*held_out_pairs, self.test))
+        return find_scripts(targets, USED_SHARE)
+
+
 def distill(
     recipe: Recipe, options: DistillationArguments, evaluate: Evaluator | None = None
 ) -> DistilledModel:
@@ -91,7 +119,42 @@ def distill(
 
     The scores are written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
     """
-    # Refuse what would fail after hours.
+    direction = _check_distillation(recipe, options)
+    run = Path(recipe.output.output_dir)
+    folder = run / FOLDER
+    material = _read_material(recipe, options, folder)
+    if options.teacher and not material.test:
+        raise UserError(
+            "Teacher and student are compared on test text, but the dataset has no split `test`."
+        )
+    config = load_config(options.teacher[0]) if options.teacher else None
+    limits = WarningLimits.from_config(config)
+    scripts = None if limits.scripts else material.find_scripts()
+    limits = replace(limits, scripts=scripts or limits.scripts)
+    further = {"scripts": scripts, "direction": direction if any(direction) else None}
+    RunFolder(material.student)  # fails now if the folder holds another run
+    with lock_output_dir(folder):
+        overwrite = recipe.output.overwrite_output_dir
+        text = material.text
+        shards = open_shards(folder / "translations", options, text, further, overwrite)
+        if shards.finished_lines != text.total:
+            made = "Translating %s sentences with the teacher …"
+            logger.info(made if options.teacher else "Scoring %s sentences …", f"{text.total:,}")
+            translate_text(shards, text, options, direction, limits, material.test)
+        corpora_folder = folder / Path(CORPUS_FILE).parent
+        read_rows = partial(_read_rows, shards, text.total)
+        report = write_student_corpora(corpora_folder, read_rows, material.corpora, options)
+        kept, made = f"{report.kept:,}", f"{report.translations:,}"
+        logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
+        train(material.student, evaluate)
+        scores = compare(run, options, direction, material.test)
+    distilled = DistilledModel(run, report, scores)
+    _write_results(distilled)
+    return distilled
+
+
+def _check_distillation(recipe: Recipe, options: DistillationArguments) -> Direction:
+    """Refuse what would fail after hours, and return the direction of the text."""
     processes = process_state().num_processes
     if processes > 1:
         hint = "Distill in one process; `train` uses several"
@@ -115,60 +178,43 @@ def distill(
     if recipe.fine_tuning.init_from is not None:
         load_config(recipe.fine_tuning.init_from)
         load_tokenizer(recipe.fine_tuning.init_from)
-    run, overwrite = Path(recipe.output.output_dir), recipe.output.overwrite_output_dir
-    folder, student, corpora = run / FOLDER, recipe, 1
-    if options.candidates is None:
-        texts = load_texts(recipe.data)
-        validation, test, pairs = texts.validation_sets, texts.test, texts.training
+    return direction
 
-        def read_entries() -> Iterator[Entry]:
-            for number, pair in pairs.pairs():
-                yield Entry(number, *pair)
 
-        text = DistillationText(pairs.key, len(pairs.dataset), read_entries)
-        student, corpora = student_recipe(recipe, texts, folder), len(texts.specs)
-    else:
+def _read_material(recipe: Recipe, options: DistillationArguments, folder: Path) -> _Material:
+    """Read the text of a recipe, or of the file of candidates."""
+    if options.candidates is not None:
         validation, test = load_held_out(recipe.data)
         text = text_of_file(options.candidates, has_candidates=not options.teacher)
-    if options.teacher and not test:
-        raise UserError(
-            "Teacher and student are compared on test text, but the dataset has no split `test`."
-        )
-    config = load_config(options.teacher[0]) if options.teacher else None
-    limits = WarningLimits.from_config(config)
-    held_out_pairs = [validation_set.pairs for validation_set in validation]
-    targets = (pair.target for pair in chain(*held_out_pairs, test))
-    scripts = None if limits.scripts else find_scripts(targets, USED_SHARE)
-    limits = replace(limits, scripts=scripts or limits.scripts)
-    further = {"scripts": scripts, "direction": direction if any(direction) else None}
-    RunFolder(student)  # fails now if the folder holds another run
+        return _Material(text, recipe, 1, validation, test)
+    texts = load_texts(recipe.data)
+    pairs = texts.training
 
-    def rows() -> Iterator[Row]:
-        results = map(json.loads, shards.result_lines(text.total))
-        for corpus, source, candidates in results:
-            yield Row(corpus, source, [Candidate(*fields) for fields in candidates])
+    def read_entries() -> Iterator[Entry]:
+        for number, pair in pairs.pairs():
+            yield Entry(number, *pair)
 
-    with lock_output_dir(folder):
-        shards = open_shards(folder / "translations", options, text, further, overwrite)
-        if shards.finished_lines != text.total:
-            made = "Translating %s sentences with the teacher …"
-            logger.info(made if options.teacher else "Scoring %s sentences …", f"{text.total:,}")
-            translate_text(shards, text, options, direction, limits, test)
-        corpora_folder = folder / Path(CORPUS_FILE).parent
-        report = write_student_corpora(corpora_folder, rows, corpora, options)
-        kept, made = f"{report.kept:,}", f"{report.translations:,}"
-        logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
-        train(student, evaluate)
-        distilled = DistilledModel(run, report, compare(run, options, direction, test))
+    text = DistillationText(pairs.key, len(pairs.dataset), read_entries)
+    student = student_recipe(recipe, texts, folder)
+    return _Material(text, student, len(texts.specs), texts.validation_sets, texts.test)
+
+
+def _read_rows(shards: CorpusShards, total: int) -> Iterator[Row]:
+    """Yield the sentences and their candidates from the results of the teacher."""
+    for line in shards.result_lines(total):
+        corpus, source, candidates = json.loads(line)
+        yield Row(corpus, source, [Candidate(*fields) for fields in candidates])
+
+
+def _write_results(distilled: DistilledModel) -> None:
     results = {}
     for name, scores in distilled.scores.items():
         results[name] = {"bleu": scores.bleu, "chrf": scores.chrf}
-    entries = {"filter": asdict(report), "results": results}
+    entries = {"filter": asdict(distilled.report), "results": results}
     content = json.dumps(entries, indent=2, ensure_ascii=False)
-    write_text_atomically(run / RESULTS_FILE, content + "\n")
-    page = "\n".join(filter(None, [distilled.table, str(report)]))
-    write_text_atomically(run / TABLE_FILE, page)
-    return distilled
+    write_text_atomically(distilled.folder / RESULTS_FILE, content + "\n")
+    page = "\n".join(filter(None, [distilled.table, str(distilled.report)]))
+    write_text_atomically(distilled.folder / TABLE_FILE, page)
 
 
 def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:

@@ -60,6 +60,15 @@ class FilterReport:
     least_score: float | None = None
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
 
+    def add_dropped(self, reason: str, source: str, target: str) -> None:
+        """Count a pair that is dropped, and keep it if it is one of the first for its reason."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < _EXAMPLES:
+            from vanilla_transformer.data.cleaning import abbreviate  # which imports `datasets`
+
+            examples.append([abbreviate(source), abbreviate(target)])
+
     def reasons(self) -> str:
         """Return how many pairs were dropped, by reason, as text."""
         counts = [f"{count:,} by {reason}" for reason, count in self.dropped.items()]
@@ -89,6 +98,57 @@ def as_tsv(source: str, target: str) -> str:
     return f"{one_line(source)}\t{one_line(target)}\n"
 
 
+class CandidateFilter:
+    """
+    Decide which candidates a student learns.
+
+    Args:
+        rows: Returns the candidates of each sentence, in order.
+        options: Says how many candidates a sentence keeps, and which share of all is dropped.
+
+    Attributes:
+        least_score: The lowest score that is kept, or None if no score is too low.
+    """
+
+    def __init__(self, rows: Callable[[], Iterator[Row]], options: DistillationArguments):
+        self.options = options
+        self._score = combine_scores(chain.from_iterable(map(self._usable, rows())))
+        chosen = chain.from_iterable(map(self._choose, rows()))
+        scored = (self._score(candidate) for candidate in chosen if candidate.scores)
+        scores = np.fromiter(scored, float)
+        count = math.floor(len(scores) * options.drop_lowest_scores)
+        self.least_score = float(np.partition(scores, count)[count]) if count else None
+
+    def find_reasons(self, row: Row) -> Iterator[str | None]:
+        """Yield for each candidate of a sentence the reason to drop it, or None."""
+        chosen = {*map(id, self._choose(row))}
+        for candidate in row.candidates:
+            if is_dropped(candidate, self.options.drop_warnings):
+                yield candidate.warnings[0]
+            elif id(candidate) not in chosen:
+                yield CHOICE
+            elif self._is_too_low(candidate):
+                yield SCORE
+            else:
+                yield None
+
+    def _usable(self, row: Row) -> list[Candidate]:
+        candidates = []
+        for candidate in row.candidates:
+            if not is_dropped(candidate, self.options.drop_warnings):
+                candidates.append(candidate)
+        return candidates
+
+    def _choose(self, row: Row) -> list[Candidate]:
+        candidates = sorted(self._usable(row), key=self._score, reverse=True)
+        return candidates[: self.options.most]
+
+    def _is_too_low(self, candidate: Candidate) -> bool:
+        if self.least_score is None or not candidate.scores:
+            return False
+        return self._score(candidate) < self.least_score
+
+
 def write_student_corpora(
     folder: Path, rows: Callable[[], Iterator[Row]], corpora: int, options: DistillationArguments
 ) -> FilterReport:
@@ -100,62 +160,27 @@ def write_student_corpora(
         rows: Returns the candidates of each sentence, in order.
         corpora: The number of corpora.
     """
-    from vanilla_transformer.data.cleaning import abbreviate  # which imports `datasets`
-
-    def usable(row: Row) -> list[Candidate]:
-        drops = options.drop_warnings
-        candidates = []
-        for candidate in row.candidates:
-            if not is_dropped(candidate, drops):
-                candidates.append(candidate)
-        return candidates
-
-    score = combine_scores(chain.from_iterable(map(usable, rows())))
-
-    def choose(row: Row) -> list[Candidate]:
-        return sorted(usable(row), key=score, reverse=True)[: options.most]
-
-    chosen = chain.from_iterable(map(choose, rows()))
-    scores = np.fromiter((score(candidate) for candidate in chosen if candidate.scores), float)
-    count = math.floor(len(scores) * options.drop_lowest_scores)
-    report = FilterReport()
-    if count:
-        report.least_score = float(np.partition(scores, count)[count])
+    candidate_filter = CandidateFilter(rows, options)
+    report = FilterReport(least_score=candidate_filter.least_score)
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        paths = []
-        for number in range(corpora):
-            paths.append(temporary / Path(CORPUS_FILE.format(number)).name)
         files = []
-        for path in paths:
+        for number in range(corpora):
+            path = temporary / Path(CORPUS_FILE.format(number)).name
             file = path.open("w", encoding="utf-8", newline="\n")
             files.append(stack.enter_context(file))
         for row in rows():
             report.sentences += 1
             report.untranslated += not row.candidates
             report.translations += len(row.candidates)
-            best = {*map(id, choose(row))}
-            for candidate in row.candidates:
-                if is_dropped(candidate, options.drop_warnings):
-                    reason = candidate.warnings[0]
-                elif id(candidate) not in best:
-                    reason = CHOICE
-                elif (
-                    report.least_score is not None
-                    and candidate.scores
-                    and score(candidate) < report.least_score
-                ):
-                    reason = SCORE
-                else:
-                    report.kept += 1
-                    files[row.corpus].write(as_tsv(row.source, candidate.target))
-                    empty.discard(row.corpus)
+            reasons = candidate_filter.find_reasons(row)
+            for candidate, reason in zip(row.candidates, reasons, strict=True):
+                if reason is not None:
+                    report.add_dropped(reason, row.source, candidate.target)
                     continue
-                report.dropped[reason] = report.dropped.get(reason, 0) + 1
-                examples = report.examples.setdefault(reason, [])
-                if len(examples) < _EXAMPLES:
-                    example = [abbreviate(row.source), abbreviate(candidate.target)]
-                    examples.append(example)
+                report.kept += 1
+                files[row.corpus].write(as_tsv(row.source, candidate.target))
+                empty.discard(row.corpus)
         if empty:
             raise UserError(
                 "Filtering must leave translations of each corpus to train on, but it leaves none "

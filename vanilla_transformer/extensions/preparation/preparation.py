@@ -14,7 +14,12 @@ from pathlib import Path
 
 import datasets
 
-from vanilla_transformer.data.data_arguments import DataArguments, cleaning_rules, corpus_specs
+from vanilla_transformer.data.data_arguments import (
+    OF_MIX,
+    DataArguments,
+    cleaning_rules,
+    corpus_specs,
+)
 from vanilla_transformer.data.prepare_data import load_held_out
 from vanilla_transformer.data.prepared_corpus import Manifest, read_manifest
 from vanilla_transformer.data.readers import open_corpus
@@ -32,9 +37,10 @@ from .steps import Preparation, Step, steps_of
 logger = logging.getLogger(__name__)
 
 SHARD_PAIRS = 200_000
-_OF_THIS_MACHINE = {*BATCH_SIZES, "cache_dir"}  # keys that change nothing in a prepared corpus
+# Keys that change nothing in a prepared corpus
+_OF_TRAINING = {*BATCH_SIZES, *OF_MIX, "cache_dir"}
 # Keys of training that shards cannot have
-_OF_WHOLE_TEXT = ("stages", "sampling_temperature", "augment", "bpe_dropout", "train_alignments")
+_OF_WHOLE_TEXT = ("augment", "bpe_dropout", "train_alignments")
 _START_METHOD = "forkserver"  # of processes, whose imports it shares
 
 
@@ -71,12 +77,10 @@ def plan_preparation(
     """
     data, tuning = recipe.data, recipe.fine_tuning
     specs, rules = corpus_specs(data), cleaning_rules(data)
-    is_wanted = dict.fromkeys(("misaligned", "score", "weight"), False)
+    is_wanted = dict.fromkeys(("misaligned", "score"), False)
     for corpus_rules in rules:
         is_wanted["misaligned"] |= "misaligned" in corpus_rules.drop
         is_wanted["score"] |= corpus_rules.score is not None
-    for spec in specs:
-        is_wanted["weight"] |= spec.weight != 1
     is_tuned = tuning.init_from is not None
     is_wanted["init_vocabulary"] = is_tuned and tuning.init_vocabulary != KEEP
     for name in _OF_WHOLE_TEXT:
@@ -93,7 +97,7 @@ def plan_preparation(
         with open_corpus(spec) as corpus:
             versions.append(corpus.versions)
     folder = Path(folder)
-    values = data.model_dump(exclude_defaults=True, exclude=_OF_THIS_MACHINE)
+    values = data.model_dump(exclude_defaults=True, exclude=_OF_TRAINING)
     tokenizer = tuning.init_from or data.tokenizer
     preparation = Preparation(folder, values, tokenizer, shard_pairs)
     plan = json.dumps([values, tokenizer, shard_pairs, versions])

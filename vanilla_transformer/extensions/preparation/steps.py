@@ -41,6 +41,7 @@ from vanilla_transformer.data.cleaning import (
     find_duplicates,
     find_language_mistakes,
     hash_columns,
+    pairs_of,
 )
 from vanilla_transformer.data.cleaning_rules import REPETITIONS, SAMPLED_PAIRS, PairRules
 from vanilla_transformer.data.corpus import count_overlap, find_fitting
@@ -130,7 +131,8 @@ class Preparation:
         """Return the files of the text that was read, of all corpora or of one. Their names begin
         with the number of the corpus.
         """
-        return sorted(self.work.glob(f"read/[0-9]*/{corpus}-*.arrow"))
+        paths = self.work.glob(f"read/[0-9]*/{corpus}-*.arrow")
+        return sorted(paths, key=_numbers_of_shard)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -141,7 +143,7 @@ class Preparation:
 
     def parts(self, step: str) -> list[Path]:
         """Return the folders that a step has written, in the order of the text."""
-        return sorted(self.work.glob(f"{step}/[0-9]*"))
+        return sorted(self.work.glob(f"{step}/[0-9]*"), key=_number_of_part)
 
     def find_broken(self, shard: int, repetitions: Sequence[str]) -> np.ndarray:
         """Return the number of the rule that drops each pair of a shard, by the rules on single
@@ -251,9 +253,12 @@ def _check(preparation: Preparation, number: int, folder: Path) -> None:
     """
     path = preparation.shards()[number]
     corpus = _corpus_of(path)
-    texts = map(_open_shard, preparation.shards(f"{corpus:05d}"))
-    rows = islice(chain.from_iterable(texts), SAMPLED_PAIRS)  # opens only the first shards
-    sample = [SentencePair(row["source"], row["target"]) for row in rows]
+    sample: list[SentencePair] = []
+    for shard in preparation.shards(f"{corpus:05d}"):
+        texts = _open_shard(shard)
+        sample += pairs_of(texts, np.arange(len(texts))[: SAMPLED_PAIRS - len(sample)])
+        if len(sample) == SAMPLED_PAIRS:
+            break  # and opens no further one
     spec = corpus_specs(preparation.data)[corpus]
     rules = PairRules.for_corpus(spec, cleaning_rules(preparation.data)[corpus], sample)
     checks = check_texts(_open_shard(path), {corpus: rules}, preparation.repetitions, num_proc=1)
@@ -366,6 +371,15 @@ def _finish(preparation: Preparation, number: int, folder: Path) -> None:
         shards=entries,
     )
     write_manifest(output, manifest)
+
+
+def _number_of_part(part: Path) -> int:
+    return int(part.name)  # of six digits and more, too, which names would sort otherwise
+
+
+def _numbers_of_shard(shard: Path) -> tuple[int, int]:
+    """Return the number of the piece that was read, and of its shard."""
+    return _number_of_part(shard.parent), int(shard.stem.partition("-")[2])
 
 
 def _corpus_of(shard: Path) -> int:

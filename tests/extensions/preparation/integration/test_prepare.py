@@ -15,6 +15,7 @@ import pytest
 from datatrove.executor import SlurmPipelineExecutor
 
 from tests.docs_pages import ROOT, blocks
+from tests.tiny_runs import to_words
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
@@ -197,6 +198,42 @@ def test_prepare_loads_a_tokenizer_and_prints_counts(folder, recipe, tmp_path, c
     assert shown.startswith(f"{manifest.pairs} pairs in 1 shards are in {output}.\n")
 
 
+def test_prepare_leaves_the_mix_to_training(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    corpora = [{"file": "a.tsv", "weight": 2.5}, {"file": "b.tsv"}]
+    stages = "[{corpora: {a.tsv: 1}, until_step: 5}, {corpora: {b.tsv: 1}}]"
+    keys = {"output_dir": "out", "drop": "empty", "tokenizer": "one/tokenizer"}
+    keys |= {"source_language": "en", "target_language": "de"}
+    shares = {"of weights": {}, "of stages": {"stages": stages, "max_steps": 9}}
+    for name, mix in shares.items():
+        if mix:
+            del corpora[0]["weight"]
+        flags = keys | {"corpora": json.dumps(corpora)} | mix
+        recipe = parse_recipe(to_words(flags))
+        manifest = prepare(recipe, name, SHARD_PAIRS)
+        assert manifest.recipe["corpora"] == corpora and "stages" not in manifest.recipe
+        first, *_, last = manifest.shards
+        assert (first.corpus, last.corpus) == (0, 1)
+        texts = load_texts(DataArguments(train_data=name))
+        assert texts.specs[0].weight == corpora[0].get("weight", 1)
+
+
+def test_parts_and_shards_are_in_the_order_of_their_numbers(tmp_path):
+    plan = steps.Preparation(tmp_path, {"train_source": "a.tsv"}, None, SHARD_PAIRS)
+    numbers = [7, 99_999, 100_000, 123_456]
+    for number in numbers:
+        part = plan.work / "read" / f"{number:05d}"
+        part.mkdir(parents=True)
+        for shard in numbers:
+            (part / f"00000-{shard:05d}.arrow").touch()
+    names = [f"{number:05d}" for number in numbers]
+    assert [part.name for part in plan.parts("read")] == names
+    shards = plan.shards("00000")
+    assert shards == plan.shards() and len(shards) == 16
+    assert [shard.stem for shard in shards[4:8]] == [f"00000-{name}" for name in names]
+    assert shards[4].parent.name == "99999"
+
+
 def test_a_mistake_in_a_task_is_one_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(preparation, "_START_METHOD", "fork")
     monkeypatch.chdir(tmp_path)
@@ -222,7 +259,7 @@ MISTAKES = {
     f"{FILE} --score '{{quality: a, keep: 0.5}}'": "got `score`. Leave",
     f"{FILE} --train_alignments agreement": "got `train_alignments`. Leave",
     f"{FILE} --drop identical": "Cleaning must leave some pairs",
-    "--corpora '[{file: a.tsv, weight: 2.0}]' --bpe_dropout 0.1": "got `weight` and `bpe_dropout`",
+    f"{FILE} --bpe_dropout 0.1 --augment '{{typos: 0.1}}'": "got `augment` and `bpe_dropout`",
 }
 
 

@@ -262,6 +262,32 @@ def test_commands_write_by_ray_what_one_process_writes(ray, folder, files, monke
     assert len(ray.calls) == 3 and len(ray.actors) == 2
 
 
+FOLDERS = {
+    "translate": ["--input", "en", *SHORT],
+    "score": ["--source", "en", "--target", "de", "--max_tokens", "99"],
+    "back-translate": ["--input", "en", "--keep_warnings", *SHORT],
+}
+
+
+@pytest.mark.parametrize("command", FOLDERS)
+def test_commands_read_a_folder_as_the_file_of_all_its_lines(
+    ray, folder, files, monkeypatch, command
+):
+    monkeypatch.chdir(files)
+    for language in ("en", "de"):
+        lines = (files / f"text.{language}").read_text().splitlines(keepends=True)
+        for name, part in {"a": lines[:17], "b/a": lines[17:18], "b/c": lines[18:]}.items():
+            path = files / language / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(part))
+        (files / language / ".hidden").write_text("This is no text.")
+    words = [command, str(folder)]
+    assert main([*words, *DOORS[command], "--output", "file.tsv"]) == 0
+    assert main([*words, *FOLDERS[command], "--engine", "ray", "--output", "folder.tsv"]) == 0
+    assert (files / "folder.tsv").read_text() == (files / "file.tsv").read_text()
+    assert ray.calls
+
+
 def test_distill_scores_by_ray_as_one_process(ray, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(teacher, "SHARD_LINES", 4)
     entries = [Entry(0, line, None, [line.upper(), line[:5]]) for line in LINES[:8]]

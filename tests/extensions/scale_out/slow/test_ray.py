@@ -95,6 +95,27 @@ def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, ca
     assert not (tmp_path / "ray.partial").exists()
 
 
+def test_translate_by_ray_resumes_with_a_folder(folder, texts, node, tmp_path, monkeypatch):
+    expected = translation(folder, texts, tmp_path / "local")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(3):
+        lines = LINES[400 * number : 400 * (number + 1)]
+        (parts / f"{number}.en").write_text("".join(f"{line}\n" for line in lines))
+    get_results, ended = ray_shards._get_results, []
+
+    def interrupt(task, shard):
+        if len(ended) == 8:
+            raise KeyboardInterrupt
+        ended.append(shard.number)
+        return get_results(task, shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_shards, "_get_results", interrupt)
+        assert run_translate(folder, (parts, None), tmp_path / "ray", *RAY) == 130
+    assert translation(folder, (parts, None), tmp_path / "ray", *RAY, "--resume") == expected
+
+
 def test_score_by_ray_scores_as_one_process(folder, texts, node, tmp_path, monkeypatch):
     monkeypatch.setattr("vanilla_transformer.evaluation.pair_scores.WINDOW", 100)
     source, target = map(str, texts)

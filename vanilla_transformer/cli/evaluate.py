@@ -356,12 +356,14 @@ def compare_by_flags(
     """Translate a text by two models with the same flags, and return their comparison, with a line
     for each way in which the new model is worse than the flags permit.
     """
+    from vanilla_transformer.decoding.pretrained import load_config
     from vanilla_transformer.evaluation.model_comparison import (
         WorstLosses,
         compare_outputs,
         translate_test_set,
     )
 
+    load_config(new)  # names a mistake before the old model translates
     glossary = request_settings(options).get("glossary")
     old_opening = open_model(options.model_copy(update={"model": old}))
     new_opening = open_model(options.model_copy(update={"model": new}))

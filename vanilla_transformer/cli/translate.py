@@ -155,6 +155,20 @@ _NOT_OF_DOCUMENTS = (
     "constraint",
     "tab_constraints",
 )
+# Flags without an effect on text that grows: its search is greedy, and its drafts are its own.
+_NOT_OF_LIVE = (
+    "n_best",
+    "num_return_sequences",
+    "alternatives",
+    "do_sample",
+    "mbr",
+    "draft",
+    "target_prefixes",
+    "tab_constraints",
+    "alignments",
+    "fail_on_warnings",
+    "split_sentences",
+)
 
 
 class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, OverwriteArguments):
@@ -299,6 +313,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 "--live is for text of standard input. Leave out sentences, --input, --output and "
                 "--format."
             )
+        if self.live:
+            self._check_live()
         is_search = format == "text" and not (self.samples or self.fail_on_warnings)
         is_search = is_search and self.previous is None
         if self.engine == "ray" and (self.input is None or not is_search):
@@ -324,6 +340,20 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         for name in _NOT_OF_DOCUMENTS:
             if getattr(self, name):
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+
+    def _check_live(self) -> None:
+        useless: list[str] = []
+        for name in _NOT_OF_LIVE:
+            if getattr(self, name):
+                useless.append(name)
+        if self.num_beams not in (None, 1):
+            useless.append("num_beams")
+        if useless:
+            names = ", --".join(useless)
+            raise UserError(
+                "--live writes one translation of greedy search for each text. Leave out "
+                f"--{names}, or --live."
+            )
 
     def _check_previous(self, format: str) -> None:
         assert self.previous is not None

@@ -17,16 +17,33 @@ def render_table(
 ) -> str:
     """Return a table with the keys of the first row as its header.
 
+    Numbers get two digits, but not in CSV. Text stays as it is, also if it looks like a number.
     LaTeX needs the package booktabs.
     """
     if format != "csv":
         style = {"markdown": "github", "latex": "latex_booktabs"}[format]
-        return tabulate(rows, headers="keys", tablefmt=style, floatfmt=".2f", intfmt=",")
+        header = [*rows[0]]
+        cells: list[list[str]] = []
+        for row in rows:
+            cells.append([*map(_as_text, row.values())])
+        sides = ["right"] * len(header)
+        sides[0] = "left"
+        return tabulate(cells, header, style, disable_numparse=True, colalign=sides)
     text = io.StringIO()
     writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value is None:
+        return ""
+    return str(value)
 
 
 def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:

@@ -474,6 +474,12 @@ MISTAKES = {
         "With --previous there is one translation of each line."
     ),
     "translate model A --live": "--live is for text of standard input. Leave out sentences",
+    "translate model --live --n_best 2 --draft one --num_beams 4": (
+        "--live writes one translation of greedy search for each text. Leave out --n_best, "
+        "--draft, --num_beams, or --live."
+    ),
+    "translate model --live --alignments": "Leave out --alignments, or --live.",
+    "translate model --live --fail_on_warnings": "Leave out --fail_on_warnings, or --live.",
     "translate model A --target_prefixes two": (
         "a target prefix for each of 1 sentences, got 2 in two"
     ),

@@ -1,9 +1,12 @@
 """A new model is compared with an old one, and worse ones are named."""
 
+import re
+
 import pytest
 
+from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.evaluation import test_sets
+from vanilla_transformer.evaluation import model_comparison, test_sets
 from vanilla_transformer.evaluation.model_comparison import (
     ModelOutput,
     WorstLosses,
@@ -45,6 +48,9 @@ def test_a_worse_model_is_named_with_each_loss():
     page = comparison.markdown(losses, 1)
     assert page.startswith("The new model is worse:\n\n- BLEU is")
     assert page.count("- new: Der Berg ist blau.") == 1
+    table = " ".join(page.replace("|", " ").split())
+    assert "lost terms 0 40" in table and "parameters 100 200" in table
+    assert re.search(r"BLEU 100\.00 \d\.\d\d 0\.\d{4} ", table)
     values = comparison.as_dict(losses, 3)
     assert values["is_worse_by"] == losses
     assert values["lost"]["lost texts to keep"] == {"old": 0, "new": 40}
@@ -87,3 +93,14 @@ def test_compare_outputs_needs_a_source():
     output = ModelOutput(GOOD, 1.0, 1)
     with pytest.raises(UserError, match="on a source text"):
         compare_outputs(test_sets.TestSet([], GOOD), output, output)
+
+
+def test_a_missing_new_model_is_named_before_the_old_one_translates(tmp_path, monkeypatch, capsys):
+    translated = []
+    monkeypatch.setattr(model_comparison, "translate_test_set", lambda *_: translated.append(1))
+    text = tmp_path / "text"
+    text.write_text("A dog.\n")
+    words = ["./old", str(tmp_path), "--source", str(text), "--target", str(text)]
+    assert main(["compare-models", *words]) == 2
+    assert f"{tmp_path} must have a config.json" in capsys.readouterr().err
+    assert not translated

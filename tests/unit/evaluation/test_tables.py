@@ -43,6 +43,14 @@ def test_tables_have_one_row_of_each_format():
     assert cells_of(first) == ["a_b & c", "1,000", "12.35"]
 
 
+@pytest.mark.parametrize("format", ["markdown", "latex"])
+def test_tables_keep_text_that_looks_like_a_number(format):
+    separator = {"markdown": "|", "latex": "&"}[format]
+    for name in ("007", "1e5", "2024", "0.0004", "nan"):
+        table = render_table([{"run": name, "bleu": 1.0}], format)
+        assert name in table.replace(separator, " ").split()
+
+
 def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):
     done, begun = compare_runs([runs / "done", runs / "begun"])
     assert (done["step"], done["validation_loss"], begun["step"]) == (20, 2.5, 10)

@@ -61,7 +61,7 @@ $(OLDEST)/.ready: setup.py
 demo: $(READY) ## Train on bundled English-German sentences, score, translate and plot (about four minutes)
 	$(BIN)/vanilla-transformer demo --output_dir runs/demo --overwrite_output_dir
 
-test: $(READY_DEV) ## Style and types beside unit, integration and golden tests (about 12 minutes on two cores)
+test: $(READY_DEV) ## Style and types beside unit, integration and golden tests (about 11 minutes on two cores)
 	$(MAKE) --no-print-directory --jobs 2 tests check
 
 tests: $(COMPILED)

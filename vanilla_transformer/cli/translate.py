@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS
+from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS, TABLE_FORMATS
 from vanilla_transformer.files.text_files import fit_encoding
 from vanilla_transformer.files.text_folders import hash_texts, stream_texts, text_files
 from vanilla_transformer.text.changes import describe_changes
@@ -294,7 +294,7 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
             )
         if format != "text":
             self._check_document(format)
-        if self.columns and format not in ("csv", "tsv"):
+        if self.columns and format not in TABLE_FORMATS:
             raise UserError(f"--columns is for CSV and TSV, but `--format` is {format}.")
         if self.existing is not None:
             actual = DOCUMENT_ENDINGS.get(Path(self.existing).suffix.lower(), format)

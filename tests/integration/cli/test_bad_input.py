@@ -500,7 +500,7 @@ MISTAKES = {
     ),
     "translate no/model --input columns.tsv": (
         "columns.tsv: The columns to translate must be names in the first row or numbers from 1, "
-        "of a, b, c, got none. Give them by --columns."
+        "of a, b, c, got none. Name them by `columns`."
     ),
     "translate no/model --input columns.tsv --columns a,x": "of a, b, c, got a,x",
     "translate no/model --format csv --input a.en --columns 2": "numbers from 1, of 1, got 2",

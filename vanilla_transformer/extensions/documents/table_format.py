@@ -59,7 +59,7 @@ class TableDocument(MessageDocument):
             names = shorten(", ".join(self._names), _LONGEST_SHOWN, placeholder=" …")
             raise UserError(
                 "The columns to translate must be names in the first row or numbers from 1, of "
-                f"{names}, got {columns or 'none'}. Give them by --columns."
+                f"{names}, got {columns or 'none'}. Name them by `columns`."
             )
         if not self._has_names:
             rows = chain([first_row], rows)

@@ -178,6 +178,7 @@ class DocumentTask(NamedTuple):
 
     Attributes:
         splitter: The arguments of [`find_splitter`].
+        columns: The columns of a table that are translated, see [`TableDocument`].
     """
 
     texts: Sequence[str]
@@ -185,6 +186,7 @@ class DocumentTask(NamedTuple):
     direction: Direction = NO_DIRECTION
     splitter: tuple[str, str | None] = ("abbreviations", None)
     protect: bool = True
+    columns: str = ""
 
 
 def translate_task(translate: TranslateSentences, task: DocumentTask) -> list[str]:
@@ -195,10 +197,11 @@ def translate_task(translate: TranslateSentences, task: DocumentTask) -> list[st
     documents = []
     for position, text in enumerate(task.texts):
         try:
-            documents.append(parse_document(text, task.format, task.direction))
+            document = parse_document(text, task.format, task.direction, columns=task.columns)
         except UserError as error:
             error.add_note(f"at position {position}")
             raise
+        documents.append(document)
     translator = BlockTranslator(translate, find_splitter(*task.splitter), task.protect)
     blocks = chain.from_iterable(document.blocks for document in documents)
     translated = iter(translator(list(blocks)))
@@ -238,12 +241,14 @@ class DocumentTranslator:
         format: str,
         options: TranslationOptions,
         default: Direction = NO_DIRECTION,
+        columns: str = "",
     ) -> DocumentTask:
         """Return what another process needs to read and write documents, which asks for
         translations.
 
         Args:
             default: Languages that are neither options nor known.
+            columns: See [`DocumentTask`].
         """
         source = options.src_lang or self._direction.source or default.source
         target = options.tgt_lang or self._direction.target or default.target
@@ -253,6 +258,7 @@ class DocumentTranslator:
             find_direction(self._pipeline.tokenizer, source, target),
             ("abbreviations", options.src_lang or self._language),
             options.protect,
+            columns,
         )
 
     def translate(

@@ -32,7 +32,12 @@ class Documents(Protocol):
     """
 
     def describe(
-        self, texts: Sequence[str], format: str, options: TranslationOptions, default: Direction
+        self,
+        texts: Sequence[str],
+        format: str,
+        options: TranslationOptions,
+        default: Direction,
+        columns: str,
     ) -> Any: ...
     def translate(
         self, sentences: Sequence[Sentence], options: TranslationOptions

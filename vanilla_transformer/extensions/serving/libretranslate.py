@@ -101,6 +101,9 @@ class Question(BaseModel):
     )
     target: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language.")
     format: Annotated[Any, WithJsonSchema(_STRING)] = "text"
+    columns: Annotated[Any, WithJsonSchema(_STRING)] = Field(
+        "", description="Columns of CSV and TSV that are translated: names or numbers."
+    )
     alternatives: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})] = 0
     api_key: Annotated[Any, WithJsonSchema(_STRING)] = None
 

@@ -244,7 +244,9 @@ class ServedModel:
         from vanilla_transformer.extensions.documents.translation import translate_task
 
         self.limits.check_request(request.texts, request.options.count, request.format)
-        task = documents.describe(request.texts, request.format, request.options, self.default)
+        task = documents.describe(
+            request.texts, request.format, request.options, self.default, request.columns
+        )
 
         async def answer(sentences: list[Sentence]) -> list[Translation]:
             limits, answers = self.limits, dict[int, Translation]()

@@ -41,6 +41,7 @@ class TextRequest(NamedTuple):
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
         drafts: The draft of each text, or None.
+        columns: The columns of tables that are translated.
         is_part: Whether the texts are some of the sentences of a document. They wait as a large
             request does, although they are few at a time.
     """
@@ -52,6 +53,7 @@ class TextRequest(NamedTuple):
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str | None] | None = None
     drafts: Sequence[str | None] | None = None
+    columns: str = ""
     is_part: bool = False
 
 
@@ -305,7 +307,7 @@ class Batcher:
 
         Texts of a canceled call leave the queue.
         """
-        texts, options, client, format, constraints, prefixes, drafts, is_part = request
+        texts, options, format = request.texts, request.options, request.format
         self.limits.check_request(texts, options.count, format)
         loop = asyncio.get_running_loop()
         try:
@@ -321,10 +323,11 @@ class Batcher:
                         self._counting_thread, self._count_tokens, chunk
                     )
                     self.limits.check_tokens(counts)
-                phrases, arrived = constraints or [()] * len(texts), time.monotonic()
+                arrived = time.monotonic()
+                phrases = request.constraints or [()] * len(texts)
                 nothing = [None] * len(texts)
-                rows = phrases, prefixes or nothing, drafts or nothing
-                columns = zip(texts, counts, *rows, strict=True)
+                prefixes, drafts = request.prefixes or nothing, request.drafts or nothing
+                columns = zip(texts, counts, phrases, prefixes, drafts, strict=True)
                 entries = deque[QueuedText]()
                 for text, count, required, prefix, draft in columns:
                     future = asyncio.Future[list[Any]]()
@@ -332,7 +335,7 @@ class Batcher:
                         text, count, future, options, format, required, prefix, draft, arrived
                     )
                     entries.append(entry)
-                queued = QueuedRequest(client, entries, is_part)
+                queued = QueuedRequest(request.client, entries, request.is_part)
                 return await self._wait_for_translations(queued)
         except TimeoutError as error:
             raise self.limits.late() from error

@@ -19,6 +19,7 @@ from vanilla_transformer.decoding.options import (
     TranslationOptions,
     options_of,
 )
+from vanilla_transformer.files.formats import TABLE_FORMATS
 from vanilla_transformer.user_input.names import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -47,6 +48,11 @@ class _Texts(BaseModel):
     ] = Field(description="A text or several.")
     model: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description=_MODEL_HELP)
     format: str = Field(TEXT, description="Format of documents, whose markup is kept.")
+    columns: str = Field(
+        "",
+        description="Columns of CSV and TSV that are translated: their names in the first row, or "
+        "numbers from 1, with commas between them.",
+    )
     stream: bool = Field(
         False, description="Answer each text by a server-sent event as soon as it is translated."
     )
@@ -156,10 +162,14 @@ class TranslationRequest(_Entries):
                 raise OptionError(
                     "With `format` there is one translation. Leave the other options but terms out."
                 )
+        if self.columns and self.format not in TABLE_FORMATS:
+            raise OptionError(f"`columns` is for CSV and TSV, but `format` is {self.format}.")
         update = {"constraints": None, "target_prefix": None, "draft": None}
         of_all_texts = resolved.model_copy(update=update)
-        columns = constraints, prefixes, drafts
-        return TextRequest(texts, of_all_texts, client, self.format, *columns)
+        for_each_text = constraints, prefixes, drafts
+        return TextRequest(
+            texts, of_all_texts, client, self.format, *for_each_text, columns=self.columns
+        )
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
@@ -345,7 +355,8 @@ _FILE_FORM = {
             "description": "A document, or text in UTF-8.",
         },
         **{
-            name: BODIES["Question"]["properties"][name] for name in ("source", "target", "api_key")
+            name: BODIES["Question"]["properties"][name]
+            for name in ("source", "target", "columns", "api_key")
         },
     },
     "required": ["file", "source", "target"],

@@ -79,7 +79,7 @@ _FAILED = "The model failed to translate the text."
 # Pages wait so long for the next letter, as LibreTranslate has it.
 _TYPING_MILLISECONDS = 500
 # Flags of `translate` without which a file would be translated otherwise than a client expects
-_OF_THE_COMMAND = ("existing", "previous", "columns")
+_OF_THE_COMMAND = ("existing", "previous")
 # Percent, of a language that `/detect` lists besides the most probable one.
 _LEAST_CONFIDENCE = 1.0
 
@@ -381,7 +381,7 @@ async def _read_file(
             f"`vanilla-transformer translate --{of_command[0]}`.",
         )
     entries = {}
-    for name in ("source", "target", "api_key"):
+    for name in ("source", "target", "columns", "api_key"):
         if name in form:
             entries[name] = read_texts(form, name)[-1]
     _check_unicode(request, Question(q="", **entries))
@@ -625,6 +625,7 @@ class _Translator:
             "text": question.q,
             "num_return_sequences": question.num_hypotheses,
             "format": question.format,
+            "columns": question.columns,
         }
         if direction is not None and len(model.directions) > 1:
             content["src_lang"] = str(direction.source)

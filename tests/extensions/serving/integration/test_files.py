@@ -84,6 +84,20 @@ def test_a_file_is_translated_as_its_text_is(name, client):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize("columns", ["text", "2"])
+def test_a_table_is_translated_by_its_columns(columns, client):
+    content = 'Two dogs.,"Two dogs.",A man.\r\n'
+    if columns == "text":
+        content = "key,text,note\r\n" + content
+    answer = download(client, send(client, "a.csv", content.encode(), columns=columns))
+    before, translated, after = answer.content.decode().split('"')
+    assert f'{before}"Two dogs."{after}' == content
+    assert translated != "Two dogs."
+    body = {"text": content, "format": "csv", "columns": columns}
+    translations = client.post("/translate", json=body).json()["translations"]
+    assert translations == [[answer.content.decode()]]
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "latin-1"])
 def test_a_file_keeps_its_encoding(client, encoding):
     mark, name = ("\ufeff", "UTF-16") if encoding == "utf-16-le" else ("", "ISO-8859-1")
@@ -132,6 +146,13 @@ REFUSED = {
         "`file` must be UTF-8, but line 2 has the byte 0xff",
     ),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
+    "a table": ("a.csv", b"a,b\nc,d", {}, "of a, b, got none. Name them by `columns`."),
+    "columns of a page": (
+        "a.html",
+        b"<p>a</p>",
+        {"columns": "1"},
+        "`columns` is for CSV and TSV, but `format` is html.",
+    ),
     "a translation to fill": (
         "a.json",
         b'{"a": "b"}',

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
     "vanilla_transformer/cli": 1693,
-    "vanilla_transformer/data": 3682,
+    "vanilla_transformer/data": 3681,
     "vanilla_transformer/decoding": 7626,
     "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13178,

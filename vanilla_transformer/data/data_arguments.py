@@ -1,6 +1,5 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
-from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -508,9 +507,10 @@ def _check_prepared(data: DataArguments) -> None:
     """Refuse keys that would change text that is prepared. A recipe may repeat how it was."""
     from .prepared_corpus import read_manifest
 
-    prepared = DataArguments()
-    with suppress(UserFileError):  # opening the corpus reports it
+    try:
         prepared = DataArguments(**read_manifest(str(data.train_data)).recipe)
+    except UserFileError:
+        return  # opening the corpus reports it
     with Reasons() as reasons:
         for name, field in DataArguments.model_fields.items():
             value = getattr(data, name)

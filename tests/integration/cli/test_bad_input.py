@@ -758,11 +758,9 @@ MISTAKES = {
     "train --corpora " + "[" * 500 + " --output_dir out": "nested|corpora",
     "train --corpora '[{1: 2}]' --output_dir out": "1",
     "train --train_source a.en --train_target one --output_dir out": "lines, got 12 in a.en and 1 in one",
-    "train --train_data folder --output_dir out TINY": "`vocab_size` must be left out with `train_d",
-    "train --train_data folder --output_dir out": (
+    "train --train_data folder --output_dir out TINY": (
         "must be a folder that `prepare` has completed, but folder/manifest.json is missing. Run"
     ),
-    "train --train_source a.tsv --output_dir out --train_data folder": "`train_source` must be left out with `train_data`, whose",
     "train PAIRS --window_shards 2": "`window_shards` .* nothing: there is no `train_data`",
     "train --train_data folder --window_shards 0 --output_dir out": (
         "`window_shards` must be an integer from 1 to 1,000,000, got 0"

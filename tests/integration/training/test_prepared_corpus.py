@@ -200,8 +200,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_recipe_refuses_keys_that_belong_to_preparation(tmp_path, key):
-    words = {"train_data": tmp_path, "output_dir": tmp_path / "run", key: REFUSED[key]}
+def test_recipe_refuses_keys_that_belong_to_preparation(prepared, tmp_path, key):
+    words = {"train_data": prepared, "output_dir": tmp_path / "run", key: REFUSED[key]}
     with pytest.raises(UserError, match=f"`{key}` must be left out with `train_data`"):
         parse_recipe(to_words(words))
 

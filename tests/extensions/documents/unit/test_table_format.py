@@ -102,7 +102,7 @@ def test_cells_are_read_as_python_reads_them(rows, line_end, quoting):
         (
             "a,b\n",
             "",
-            "names in the first row or numbers from 1, of a, b, got none. Give them by --",
+            "names in the first row or numbers from 1, of a, b, got none. Name them by `columns`",
         ),
         ("a,b\n", "b,c", "of a, b, got b,c"),
         ("a,b\n", "3", "of 1, 2, got 3"),

@@ -155,7 +155,7 @@ FORMAT_OF_ENDING = {ending: row for row in FORMATS.values() for ending in row.en
 DOCUMENT_ENDINGS = {
     ending: row.name for ending, row in FORMAT_OF_ENDING.items() if row.reader or row.name == "text"
 }
-TABLE_FORMATS = ("csv", "tsv")
+TABLE_FORMATS = [name for name, row in FORMATS.items() if row.reader == _TABLES]
 DOCUMENT_FORMATS = [name for name, row in FORMATS.items() if row.reader]
 
 

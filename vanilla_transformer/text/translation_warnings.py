@@ -75,9 +75,9 @@ _HOUR_AND_MINUTES = r"(?<=\d)\s?(?:[hH時时点點시]|Uhr|နာရီ)\s?(?=\d
 # Signs or letters that follow each other, maybe each after a space: aaaa, //////, hahahaha, _ _ _ _
 _LOOP = re.compile(rf"([^\s\d]{{1,20}}?)(\s?)(?:\1\2){{{_REPEATED_SIGNS - 2},}}\1")
 _ELLIPSIS = re.compile(r"(?<!\.)\.{3,6}(?!\.)")
-# Acronyms and names, in scripts with capitals
 # Text whose letters are all Latin. The micro sign is a Greek letter.
 _LATIN = regex.compile("[\0-\u024f\u2010-\u2027\u20ac--\u00b5]*+", regex.V1)
+# Acronyms and names, in scripts with capitals
 _NAME = regex.compile(r"\b\p{Lu}[\w&.-]*")
 
 

@@ -53,14 +53,11 @@ class ModelWatch:
         weights = list[nn.Parameter]()
         for module in modules:
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
-        identity = (
-            _optimizer_steps.number,
-            [*map(id, modules)],
-            [*map(type, modules)],
-            [*map(_place_of, weights)],
-            [module.training for module in modules[:1]],
-            _adapters_of(modules),
-        )
+        is_training = bool(modules) and modules[0].training
+        objects, types = [*map(id, modules)], [*map(type, modules)]
+        places = [*map(_place_of, weights)]
+        adapters = _adapters_of(modules)
+        identity = (_optimizer_steps.number, objects, types, places, is_training, adapters)
         samples = _join(self._views)
         is_same = torch.allclose(samples, self._samples, rtol=0.0, atol=0.0, equal_nan=True)
         if identity == self._identity and is_same:

@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, fin
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.formats import DOCUMENT_FORMATS, FORMATS, Format
+from vanilla_transformer.files.formats import DOCUMENT_FORMATS, FORMATS, TABLE_FORMATS, Format
 from vanilla_transformer.files.inputs import STDIN, open_input
 from vanilla_transformer.files.text_files import ZIP, decode_document, decompress
 from vanilla_transformer.machine.imports import requires_extra
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FILLED = [
     name
     for name, row in FORMATS.items()
-    if row.corpus == "two files" or name in ("xml", "stringsdict", "csv", "tsv")
+    if row.corpus == "two files" or name in ("xml", "stringsdict", *TABLE_FORMATS)
 ]
 
 

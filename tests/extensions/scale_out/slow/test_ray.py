@@ -3,6 +3,7 @@ is killed.
 """
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -74,18 +75,25 @@ def test_translate_by_ray_survives_a_killed_node(folder, texts, node, tmp_path):
     assert unfinished == [True]
 
 
-def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, capsys):
-    expected = translation(folder, texts, tmp_path / "local", "--json")
+@contextmanager
+def interruption(monkeypatch, shards):
+    """Interrupt the command when it has the results of some shards."""
     get_results, ended = ray_shards._get_results, []
 
     def interrupt(task, shard):
-        if len(ended) == 3:
+        if len(ended) == shards:
             raise KeyboardInterrupt
         ended.append(shard.number)
         return get_results(task, shard)
 
     with monkeypatch.context() as patch:
         patch.setattr(ray_shards, "_get_results", interrupt)
+        yield
+
+
+def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, capsys):
+    expected = translation(folder, texts, tmp_path / "local", "--json")
+    with interruption(monkeypatch, 3):
         assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--json") == 130
     assert "Add --resume to continue." in capsys.readouterr().err
     written = [path.name for path in (tmp_path / "ray.partial").glob("*[0-9].txt")]
@@ -102,16 +110,7 @@ def test_translate_by_ray_resumes_with_a_folder(folder, texts, node, tmp_path, m
     for number in range(3):
         lines = LINES[400 * number : 400 * (number + 1)]
         (parts / f"{number}.en").write_text("".join(f"{line}\n" for line in lines))
-    get_results, ended = ray_shards._get_results, []
-
-    def interrupt(task, shard):
-        if len(ended) == 8:
-            raise KeyboardInterrupt
-        ended.append(shard.number)
-        return get_results(task, shard)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ray_shards, "_get_results", interrupt)
+    with interruption(monkeypatch, 8):
         assert run_translate(folder, (parts, None), tmp_path / "ray", *RAY) == 130
     assert translation(folder, (parts, None), tmp_path / "ray", *RAY, "--resume") == expected
 

@@ -267,6 +267,11 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 "Give --n_best (translations with scores) or --num_return_sequences (without), not "
                 "both."
             )
+        beams = self.num_beams
+        if beams is not None and (self.n_best or 1) > beams and not self.do_sample:
+            raise UserError(
+                f"--n_best must be at most --num_beams={beams}, got {self.n_best}. Give more beams."
+            )
         if self.sentences and (self.input is not None or format != "text"):
             hint = "`--input` and `--format` are for files and standard input."
             values = f"got the sentence {self.sentences[0]!r}"

@@ -68,7 +68,9 @@ class AugmentedCorpus(DerivedCorpus):
     Phrases of its sentences are added to the pairs, and may be augmented as they are.
 
     The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented
-    than are drawn. Only augmented pairs are tokenized again.
+    than are drawn. Only augmented pairs are tokenized again, before the batches are planned: text
+    in capitals has about three times the tokens. [`EpochCache`] says which process does so; with
+    guided alignment, each process.
 
     For guided alignment their words keep their links, which are links between other tokens now,
     unless words were added or removed, as `inline_terms` does: see [`follow_words`]. Then the pair

@@ -210,10 +210,10 @@ class BpeDropoutCorpus(DerivedCorpus):
 
     A side that dropout would make longer than `max_tokens` is tokenized without it.
 
-    All pairs are tokenized before their batches are planned, so that `max_tokens` bounds each
-    batch. Planned by the lengths without dropout, batches would have up to twice its tokens, and
-    1.3 to 1.8 times the padded tokens in all: see `docs/tried.md`. For many pairs, see
-    [`EpochCache`].
+    All pairs are tokenized before their batches are planned, so `max_tokens` bounds each batch. If
+    batches were planned by the lengths without dropout, they would have up to 1.7 times the tokens
+    with padding, and some of them more than twice `max_tokens` (`docs/tried.md`). [`EpochCache`]
+    says which process tokenizes.
 
     Args:
         key (`str`): A hash of what decides the texts of an epoch, beside its rows, and of the

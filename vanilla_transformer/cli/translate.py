@@ -154,7 +154,7 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
     @property
     def source_format(self) -> str:
-        """Return the format of what is translated, as it is given or as its name says."""
+        """Return the format of the text, as it is given or as the name of its file says."""
         if self.join_lines != "no":
             return "wrapped"
         return self.format or _find_format(self.input or "")
@@ -338,8 +338,8 @@ def _translate_lines(options: TranslateArguments, lines: Sequence[str] | None) -
     Translate lines one by one.
 
     Args:
-        lines: Those of the command, or of standard input that has been read. By default they are
-            read from the input or from standard input.
+        lines: The sentences of the command, or standard input that has been read. By default the
+            lines are read from the input or from standard input.
     """
     if options.split_sentences:
         from vanilla_transformer.decoding.sentence_splitter import find_splitter

@@ -62,9 +62,7 @@ class DocumentFile:
             )
 
     def lines(self) -> list[str] | None:
-        """Return the lines of standard input. None stands for those of a file, which can be read
-        again.
-        """
+        """Return the lines of standard input, or None for a file, which can be read again."""
         if self._options.input is not None:
             return None
         lines = self.text.removeprefix(BYTE_ORDER_MARK).removesuffix("\n").split("\n")
@@ -72,7 +70,7 @@ class DocumentFile:
 
     def translate(self, opening: AbstractContextManager["TranslationPipeline"]) -> None:
         """
-        Write the translation, and print what is notable about it.
+        Write the translation, and print its summary and its warnings.
 
         Args:
             opening: Loads the model, once the document was found to be one of its format.

@@ -204,21 +204,21 @@ class _TextChange:
     drawn: np.ndarray
     words: Sequence[np.ndarray] | None = None
 
-    def __call__(self, batch: dict[str, list], places: Sequence[int]) -> dict[str, list]:
+    def __call__(self, batch: dict[str, list], positions: Sequence[int]) -> dict[str, list]:
         """Return the changed pairs of a batch, but for those with a side above `max_tokens`.
 
         Args:
-            places: The place of each pair among the drawn ones.
+            positions: The position of each pair among the drawn ones.
         """
         names = [*batch, _INDEX, _ALIGNED_WORDS]
         columns: dict[str, list] = {name: [] for name in names}
-        for row, place in enumerate(places):
+        for row, position in enumerate(positions):
             before = SentencePair(batch["source"][row], batch["target"][row])
-            pair, words = self._change(before, place)
+            pair, words = self._change(before, position)
             if pair == before:
                 continue
             changed = {name: values[row] for name, values in batch.items()} | pair._asdict()
-            changed[_INDEX] = int(self.indices[place])
+            changed[_INDEX] = int(self.indices[position])
             changed[_ALIGNED_WORDS] = [*chain.from_iterable(sorted(words))]
             for name, value in changed.items():
                 columns[name].append(value)
@@ -230,19 +230,19 @@ class _TextChange:
             columns[name] = [values[row] for row in kept]
         return columns
 
-    def _change(self, pair: SentencePair, place: int) -> tuple[SentencePair, set[WordPair]]:
+    def _change(self, pair: SentencePair, position: int) -> tuple[SentencePair, set[WordPair]]:
         """Return a drawn pair and its aligned words after its changes, or the same pair."""
         words = set[WordPair]()
         if self.words is not None:
-            words = _to_words(self.words[place])
-        index = self.indices[place]
+            words = _to_words(self.words[position])
+        index = self.indices[position]
         random = Random(f"{self.seed} {index}")
         if index >= self.sentences:
             before = pair
             pair, words = self.draw(pair, words, random)
             if pair == before:
                 return pair, words
-        for function, is_drawn in zip(self.augment, self.drawn[place], strict=True):
+        for function, is_drawn in zip(self.augment, self.drawn[position], strict=True):
             if is_drawn:
                 last, pair = pair, function(pair, random)
                 words = follow_words(words, last, pair)

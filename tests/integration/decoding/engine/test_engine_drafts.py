@@ -224,14 +224,6 @@ def test_engine_changes_a_target_toward_a_draft_by_its_bias():
     assert_same([[hypothesis]], [[forced]])
 
 
-def test_engine_follows_all_of_a_draft_that_is_longer_than_its_source():
-    _, drafted = engines(model_of(), max_new_tokens=80)
-    draft = [5 + number % 30 for number in range(70)]
-    request = DecodeRequest(SOURCES[0], draft=draft, draft_bias=0.5)
-    ((hypothesis,),) = drafted.decode([request])
-    assert hypothesis.tokens[: len(draft)] == draft
-
-
 def test_engine_prefers_a_draft_by_as_much_as_its_bias():
     """A token of a draft wins if `(1 - bias) p + bias` is the largest."""
     plain, drafted = engines(model_of(), max_new_tokens=1)

@@ -47,7 +47,7 @@ def test_origin_has_each_model(name, origin_of):
     assert origin_of(**{name: MODELS[name]})["model"] == ["model", "b"]
 
 
-OTHERS = [{"num_beams": 3}, {"split_sentences": True}, {"as_json": True}, {"dtype": "float32"}]
+OTHERS = [{"num_beams": 3}, {"split_sentences": True}, {"json": True}, {"dtype": "float32"}]
 SAME = [{"batch_size": 3}, {"threads": 1}, {"workers": 2}, {"quiet": True}, {"device": "cpu"}]
 
 

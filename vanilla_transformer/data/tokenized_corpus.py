@@ -30,7 +30,9 @@ Encode = Callable[..., list[list[int]]]
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
 _MIN_ROWS_PER_PROCESS = 50_000  # with fewer, a second process costs more time than it saves
 _LINK_SIZE = 3  # numbers of a link between tokens
-_FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
+TOKEN_FEATURES = {
+    name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")
+}
 
 
 class TokenLinks(NamedTuple):
@@ -264,7 +266,7 @@ def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
     sources = [pair.source for pair in pairs]
     targets = [pair.target for pair in pairs]
     columns = {"input_ids": sources, "labels": targets}
-    return datasets.Dataset.from_dict(columns, features=datasets.Features(_FEATURES))
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(TOKEN_FEATURES))
 
 
 def encode_sides(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
@@ -276,10 +278,11 @@ def encode_sides(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[
 
 def encode_texts(
     texts: datasets.Dataset,
-    encode_batch: Callable[..., dict[str, list[list[int]]]],
+    encode_batch: Callable[..., dict[str, list]],
     num_proc: int | None = None,
     file: Path | None = None,
     with_indices: bool = False,
+    features: datasets.Features | None = None,
 ) -> datasets.Dataset:
     """
     Tokenize texts, row by row.
@@ -290,13 +293,14 @@ def encode_texts(
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         file (`Path`): Write to this file, or to several files of similar names. By default nothing
             is written.
+        features: The columns that `encode_batch` returns. By default the tokens of both sides.
     """
     return texts.map(
         encode_batch,
         with_indices=with_indices,
         batched=True,
         remove_columns=texts.column_names,
-        features=datasets.Features(_FEATURES),
+        features=features or datasets.Features(TOKEN_FEATURES),
         num_proc=choose_num_proc(len(texts), num_proc),
         writer_batch_size=ROWS_PER_BATCH,
         keep_in_memory=file is None,

@@ -22,6 +22,8 @@ def change_corpus(
 ) -> Corpus:
     """Return a corpus with the augmentations and the BPE-dropout of a recipe."""
     data, training = texts.data, texts.training
+    decisive = [*texts.augmentations.items(), data.source_tags]
+    key = hash_json(training.key, hash_tokenizer(tokenizer), decisive)
     if texts.augmentations:
         tags = data.source_tags or ()
         changes = dict(texts.augmentations)
@@ -29,12 +31,11 @@ def change_corpus(
         draw = partial(draw_phrase, common=find_common_words(training.dataset), tags=tags)
         augment = find_augmentations(changes, training.dataset, training.key, texts.cache_dir, tags)
         encode = partial(encode_sentences, tokenizer)
-        corpus = AugmentedCorpus(corpus, augment, encode, seed, max_tokens, share, draw)
+        arguments = (seed, max_tokens, share, draw, key, texts.cache_dir)
+        corpus = AugmentedCorpus(corpus, augment, encode, *arguments)
     if data.bpe_dropout:
-        decisive = [*texts.augmentations.items(), data.source_tags]
-        key = hash_json(training.key, hash_tokenizer(tokenizer), decisive)
-        arguments = (seed, max_tokens, key, texts.cache_dir)
-        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, *arguments)
+        limits = (seed, max_tokens, key, texts.cache_dir)
+        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, *limits)
     return corpus
 
 

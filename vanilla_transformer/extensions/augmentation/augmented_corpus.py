@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.data.tokenized_corpus import (
+    TOKEN_FEATURES,
     Encode,
     EncodedPairs,
     TokenTable,
@@ -32,6 +34,7 @@ from .augmentation import (
     replace_by_noise,
     tag_of,
 )
+from .epoch_cache import EpochCache
 from .lexicon import Lexicon, fit_lexicon
 from .perturbations import PERTURBATIONS
 
@@ -40,14 +43,21 @@ Augment = Callable[[SentencePair, Random], SentencePair]
 DrawPhrase = Callable[[SentencePair, set[WordPair], Random], tuple[SentencePair, set[WordPair]]]
 
 logger = logging.getLogger(__name__)
-_FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
+# Of the cached lexicon and of the cached epochs; other numbers invalidate all older entries
+_FORMAT, _EPOCH_FORMAT = 2, 1
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
 # Sources, whose scripts are compared with the scripts for which perturbations are meant.
 _SAMPLE = 1_000
 _MANY = 0.1  # of the sample
 _DRAWN_TOGETHER = 10_000  # pairs; all random numbers of an epoch would take much memory
-_ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
+# Beside the columns of a text and of its tokens: the index of a changed pair in the epoch, and its
+# aligned words, one number after another
+_INDEX, _ALIGNED_WORDS = "index", "aligned_words"
+_FEATURES = {
+    _INDEX: datasets.Value("int64"),
+    _ALIGNED_WORDS: datasets.Sequence(datasets.Value("int32")),
+}
 
 
 class AugmentedCorpus(DerivedCorpus):
@@ -58,7 +68,9 @@ class AugmentedCorpus(DerivedCorpus):
     Phrases of its sentences are added to the pairs, and may be augmented as they are.
 
     The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented
-    than are drawn. Only augmented pairs are tokenized again.
+    than are drawn. Only augmented pairs are tokenized again, before the batches are planned: text
+    in capitals has about three times the tokens. [`EpochCache`] says which process does so; with
+    guided alignment, each process.
 
     For guided alignment their words keep their links, which are links between other tokens now,
     unless words were added or removed, as `inline_terms` does: see [`follow_words`]. Then the pair
@@ -72,6 +84,8 @@ class AugmentedCorpus(DerivedCorpus):
         phrases: The share of the pairs for which a phrase is drawn.
         draw: Returns a phrase of a pair and its aligned words, given the ones of the pair, or the
             same pair if it has none.
+        key (`str`): A hash of what decides the texts and changes of an epoch, beside its rows, and
+            of the tokenizer.
     """
 
     def __init__(
@@ -83,6 +97,8 @@ class AugmentedCorpus(DerivedCorpus):
         max_tokens: int,
         phrases: float,
         draw: DrawPhrase,
+        key: str,
+        cache_dir: Path,
     ):
         super().__init__(plain)
         self.augment = augment
@@ -91,6 +107,7 @@ class AugmentedCorpus(DerivedCorpus):
         self.max_tokens = max_tokens
         self.phrases = phrases
         self.draw = draw
+        self.cache = EpochCache(cache_dir, "augmented", (_EPOCH_FORMAT, key, seed, max_tokens))
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         """Return the pairs of an epoch, in which the changed ones are rows appended to its table,
@@ -102,33 +119,34 @@ class AugmentedCorpus(DerivedCorpus):
         drawn = np.flatnonzero(generator.random(sentences) < self.phrases)
         pairs = pairs.select(np.append(np.arange(sentences), drawn))
         changed = self._change_texts(pairs, sentences, epoch)
-        if not changed:
+        indices = changed.data.column(_INDEX).to_numpy()
+        if len(drawn) and indices.max(initial=0) < sentences:
+            logger.warning(
+                "`phrases` of `augment` adds nothing to epoch %d: none of %d sentences has phrases "
+                "of aligned words with spaces between them.",
+                epoch,
+                len(drawn),
+            )
+        if not len(changed):
             return pairs[:sentences]
-        columns = {}
-        for name in self.texts.column_names:
-            columns[name] = [row[name] for row in changed.values()]
-        texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
-        encode_pairs = partial(encode_sides, encode=self.encode)
-        tokens = encode_texts(texts, encode_pairs, num_proc=1)
+        tokens = changed.select_columns([*TOKEN_FEATURES])
         if self.links is not None:
-            changed_pairs = list(map(SentencePair, columns["source"], columns["target"]))
-            words = [row[_ALIGNED_WORDS] for row in changed.values()]
+            changed_pairs = list(map(SentencePair, changed["source"], changed["target"]))
+            words = [_to_words(row) for row in changed[_ALIGNED_WORDS]]
             links = self.links.find(changed_pairs, words)
             tokens = datasets.concatenate_datasets([tokens, links], axis=1)
-        encoded = EncodedPairs(TokenTable(tokens))
-        lengths = np.maximum(encoded.source_lengths, encoded.target_lengths)
-        kept = lengths <= self.max_tokens
         rows = pairs.rows.copy()
-        rows[np.array(list(changed))[kept]] = len(pairs.table) + np.flatnonzero(kept)
+        rows[indices] = len(pairs.table) + np.arange(len(changed))
+        texts = changed.select_columns(self.texts.column_names)
         self.texts = datasets.concatenate_datasets([self.texts, texts])
-        table = datasets.concatenate_datasets([pairs.table.dataset, encoded.table.dataset])
+        table = datasets.concatenate_datasets([pairs.table.dataset, tokens])
         is_kept = (np.arange(len(rows)) < sentences) | (rows >= len(pairs.table))
         return EncodedPairs(TokenTable(table), rows[is_kept])
 
-    def _change_texts(self, pairs: EncodedPairs, sentences: int, epoch: int) -> dict[int, dict]:
+    def _change_texts(self, pairs: EncodedPairs, sentences: int, epoch: int) -> datasets.Dataset:
         """
-        Return the texts and aligned words of the pairs that augmentation changes, by their index in
-        the epoch.
+        Return the text and the tokens of the pairs that augmentation changes, with their indices in
+        the epoch and their aligned words.
 
         Args:
             sentences: The number of pairs that are sentences. The others become phrases.
@@ -140,34 +158,101 @@ class AugmentedCorpus(DerivedCorpus):
             part = drawn[first : first + _DRAWN_TOGETHER]
             part[:] = generator.random(part.shape) < shares
         indices = np.flatnonzero(drawn.any(axis=1) | (np.arange(len(pairs)) >= sentences))
-        drawn_texts = self.texts.select(pairs.rows[indices])
-        changed = {}
-        for index, row in zip(indices.tolist(), drawn_texts, strict=True):
-            pair = before = SentencePair(row["source"], row["target"])
-            words = set[WordPair]()
-            if self.links is not None:
-                values, _ = self.links.words.read(np.array([pairs.rows[index]]))
-                rows = values.reshape(-1, 2).tolist()
-                words = {(source, target) for source, target in rows}
-            random = Random(f"{self.seed} {epoch} augment {index}")
-            if index >= sentences:
-                pair, words = self.draw(pair, words, random)
-                if pair == before:
-                    continue
-            for function, is_drawn in zip(self.augment, drawn[index], strict=True):
-                if is_drawn:
-                    last, pair = pair, function(pair, random)
-                    words = follow_words(words, last, pair)
-            if pair != before:
-                changed[index] = row | pair._asdict() | {_ALIGNED_WORDS: words}
-        if sentences < len(pairs) and max(changed, default=0) < sentences:
-            logger.warning(
-                "`phrases` of `augment` adds nothing to epoch %d: none of %d sentences has phrases "
-                "of aligned words with spaces between them.",
-                epoch,
-                len(pairs) - sentences,
-            )
-        return changed
+        features = datasets.Features(self.texts.features | TOKEN_FEATURES | _FEATURES)
+        if not len(indices):
+            return datasets.Dataset.from_dict({name: [] for name in features}, features)
+        rows = pairs.rows[indices]
+        change = _TextChange(
+            augment=list(self.augment),
+            encode=self.encode,
+            seed=f"{self.seed} {epoch} augment",
+            max_tokens=self.max_tokens,
+            draw=self.draw,
+            sentences=sentences,
+            indices=indices,
+            drawn=drawn[indices],
+        )
+        texts = self.texts.select(rows)
+        if self.links is None:
+            return self.cache.encode(texts, pairs.rows, epoch, change, features)
+        values, sizes = self.links.words.read(rows)
+        words = np.split(values, np.cumsum(sizes)[:-1])
+        change = replace(change, words=words)
+        return encode_texts(texts, change, num_proc=1, with_indices=True, features=features)
+
+
+@dataclass(frozen=True, eq=False)
+class _TextChange:
+    """
+    The changes of an epoch, a picklable function of some of its drawn pairs for [`encode_texts`].
+
+    Args:
+        seed: The beginning of the seed of each pair.
+        sentences: The number of pairs of the epoch that are sentences. The others become phrases.
+        indices (`np.ndarray` of shape `(drawn,)`): The index of each drawn pair in the epoch.
+        drawn (`np.ndarray` of shape `(drawn, augmentations)`): The augmentations of each of them.
+        words: The aligned words of each of them, as [`TokenLinks`] has them, if there are some.
+    """
+
+    augment: Sequence[Augment]
+    encode: Encode
+    seed: str
+    max_tokens: int
+    draw: DrawPhrase
+    sentences: int
+    indices: np.ndarray
+    drawn: np.ndarray
+    words: Sequence[np.ndarray] | None = None
+
+    def __call__(self, batch: dict[str, list], positions: Sequence[int]) -> dict[str, list]:
+        """Return the changed pairs of a batch, but for those with a side above `max_tokens`.
+
+        Args:
+            positions: The position of each pair among the drawn ones.
+        """
+        names = [*batch, _INDEX, _ALIGNED_WORDS]
+        columns: dict[str, list] = {name: [] for name in names}
+        for row, position in enumerate(positions):
+            before = SentencePair(batch["source"][row], batch["target"][row])
+            pair, words = self._change(before, position)
+            if pair == before:
+                continue
+            changed = {name: values[row] for name, values in batch.items()} | pair._asdict()
+            changed[_INDEX] = int(self.indices[position])
+            changed[_ALIGNED_WORDS] = [*chain.from_iterable(sorted(words))]
+            for name, value in changed.items():
+                columns[name].append(value)
+        columns |= encode_sides(columns, self.encode)
+        sides = zip(columns["input_ids"], columns["labels"], strict=True)
+        longest = np.array([max(len(source), len(target)) for source, target in sides], int)
+        kept = np.flatnonzero(longest <= self.max_tokens).tolist()
+        for name, values in columns.items():
+            columns[name] = [values[row] for row in kept]
+        return columns
+
+    def _change(self, pair: SentencePair, position: int) -> tuple[SentencePair, set[WordPair]]:
+        """Return a drawn pair and its aligned words after its changes, or the same pair."""
+        words = set[WordPair]()
+        if self.words is not None:
+            words = _to_words(self.words[position])
+        index = self.indices[position]
+        random = Random(f"{self.seed} {index}")
+        if index >= self.sentences:
+            before = pair
+            pair, words = self.draw(pair, words, random)
+            if pair == before:
+                return pair, words
+        for function, is_drawn in zip(self.augment, self.drawn[position], strict=True):
+            if is_drawn:
+                last, pair = pair, function(pair, random)
+                words = follow_words(words, last, pair)
+        return pair, words
+
+
+def _to_words(numbers: Sequence[int] | np.ndarray) -> set[WordPair]:
+    """Return aligned words, given their numbers one after another."""
+    rows = np.reshape(numbers, (-1, 2)).astype(int).tolist()
+    return {(source, target) for source, target in rows}
 
 
 def find_augmentations(

@@ -6,10 +6,8 @@ import heapq
 import json
 import math
 import random
-import shutil
 from collections.abc import Sequence
 from functools import partial
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,16 +15,11 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
-from vanilla_transformer.data.tokenized_corpus import (
-    EncodedPairs,
-    TokenTable,
-    choose_num_proc,
-    encode_texts,
-    open_arrow_files,
-)
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.hashes import cached_work
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
+
+from .epoch_cache import EpochCache
 
 # BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus
 # are frequent ones.
@@ -217,8 +210,10 @@ class BpeDropoutCorpus(DerivedCorpus):
 
     A side that dropout would make longer than `max_tokens` is tokenized without it.
 
-    An epoch of many pairs is tokenized by one process and mapped from the cache by all others. The
-    entry of the epoch before is deleted.
+    All pairs are tokenized before their batches are planned, so `max_tokens` bounds each batch. If
+    batches were planned by the lengths without dropout, they would have up to 1.7 times the tokens
+    with padding, and some of them more than twice `max_tokens` (`docs/tried.md`). [`EpochCache`]
+    says which process tokenizes.
 
     Args:
         key (`str`): A hash of what decides the texts of an epoch, beside its rows, and of the
@@ -239,9 +234,8 @@ class BpeDropoutCorpus(DerivedCorpus):
         self.segmenters = BpeDropout(tokenizer, dropout), BpeDropout(tokenizer, 0.0)
         self.seed = seed
         self.max_tokens = max_tokens
-        self.content = (_FORMAT, key, dropout, seed, max_tokens)
-        self.cache_dir = cache_dir
-        self._folder: Path | None = None
+        content = (_FORMAT, key, dropout, seed, max_tokens)
+        self.cache = EpochCache(cache_dir, "dropout", content)
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts.select(pairs.rows)
@@ -252,18 +246,7 @@ class BpeDropoutCorpus(DerivedCorpus):
             epoch=epoch,
             limit=self.max_tokens,
         )
-        if choose_num_proc(len(pairs)) is None:
-            return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
-
-        def write(folder: Path) -> None:
-            encode_texts(self.texts, encode, file=folder / "encoded.arrow", with_indices=True)
-
-        content = (*self.content, epoch, sha256(pairs.rows.data).hexdigest())
-        folder = cached_work(self.cache_dir, "dropout", content, write)
-        tokens = open_arrow_files(folder)
-        if self._folder is not None and self._folder != folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = folder
+        tokens = self.cache.encode(self.texts, pairs.rows, epoch, encode)
         return EncodedPairs(TokenTable(tokens))
 
 

@@ -8,7 +8,7 @@ from tests.tiny_runs import flags
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
-from vanilla_transformer.extensions.augmentation import augmented_corpus, bpe_dropout
+from vanilla_transformer.extensions.augmentation import augmented_corpus, epoch_cache
 from vanilla_transformer.training.recipe import parse_recipe
 
 BOTH = '{"inline_terms": 0.3, "placeholders": 0.5}'
@@ -64,39 +64,54 @@ def test_epochs_depend_on_their_number(texts, changes):
     assert ids(one.epoch(0)) == first
 
 
-def test_one_process_segments_an_epoch_of_many_pairs(texts, tmp_path, monkeypatch):
-    options = DROPOUT | {"cache_dir": tmp_path}
+CHANGED = [(DROPOUT, ["dropout"]), ({}, ["augmented"])]
+CHANGED += [({"bpe_dropout": 0.5}, ["augmented", "dropout"])]
+
+
+@pytest.mark.parametrize(("changes", "kinds"), CHANGED)
+def test_one_process_changes_many_pairs_of_an_epoch(texts, tmp_path, monkeypatch, changes, kinds):
+    options = changes | {"cache_dir": tmp_path}
     few = [ids(opened(texts, **options)[0].epoch(number)) for number in (3, 4)]
-    work, encode_texts = [], bpe_dropout.encode_texts
+    work, encode_texts = [], epoch_cache.encode_texts
 
     def note_work(*arguments, **keywords):
         work.append(arguments)
         return encode_texts(*arguments, **keywords)
 
-    monkeypatch.setattr(bpe_dropout, "encode_texts", note_work)
-    monkeypatch.setattr(bpe_dropout, "choose_num_proc", lambda rows: 2)
+    monkeypatch.setattr(epoch_cache, "encode_texts", note_work)
+    monkeypatch.setattr(epoch_cache, "choose_num_proc", lambda rows: 2)
     processes = [opened(texts, **options)[0] for _ in range(2)]
     for number, expected in zip((3, 4), few, strict=True):
         assert [ids(corpus.epoch(number)) for corpus in processes] == [expected, expected]
-        (entry,) = [path for path in tmp_path.glob("dropout-*") if path.is_dir()]
-        assert (entry / "encoded.arrow").is_file()
-    assert len(work) == 2  # one for each epoch
+        entries = cached_epochs(tmp_path)
+        assert [entry.name.split("-")[0] for entry in entries] == kinds
+        assert all((entry / "encoded.arrow").is_file() for entry in entries)
+    assert len(work) == 2 * len(kinds)  # one for each epoch
 
 
-# Both augmentations change the same rows, all.
-OTHERS = [{}, {"augment": '{"upper_case": 1}'}, {"augment": '{"title_case": 1}'}]
-OTHERS += [{"bpe_dropout": 0.4}, {"max_tokens": 300}]
+def cached_epochs(cache):
+    entries = [*cache.glob("augmented-*"), *cache.glob("dropout-*")]
+    return [path for path in entries if path.is_dir()]
 
 
-def test_other_segmented_epochs_are_other_entries(texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(bpe_dropout, "choose_num_proc", lambda rows: 2)
+# The first ones change the same rows, all.
+OTHERS = [{"augment": '{"upper_case": 1}'}, {"augment": '{"title_case": 1}'}, {}]
+OTHERS += [{"max_tokens": 300}, {"source_tags": "<Bt>"}]
+OTHERS += [DROPOUT, DROPOUT | {"bpe_dropout": 0.4}, DROPOUT | {"max_tokens": 300}]
+
+
+def test_other_changed_epochs_are_other_entries(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(epoch_cache, "choose_num_proc", lambda rows: 2)
     for changes in OTHERS:
-        options = DROPOUT | {"cache_dir": tmp_path} | changes
-        corpus, _ = opened(texts, **options)
+        corpus, _ = opened(texts, **changes | {"cache_dir": tmp_path})
         assert len(corpus.epoch(0)) == 200
-    entries = [path for path in tmp_path.glob("dropout-*") if path.is_dir()]
-    assert len(entries) == len(OTHERS)
+    assert len(cached_epochs(tmp_path)) == len(OTHERS)
     assert len(corpus.derive(corpus.plain.epoch(0)[:100], 0)) == 100
+
+
+def test_augmented_corpus_without_a_drawn_pair_is_the_plain_one(texts):
+    corpus, _ = opened(texts, augment='{"emoji": 0.000000001}')
+    assert ids(corpus.epoch(0)) == ids(corpus.plain.epoch(0))
 
 
 def test_augmentations_are_drawn_alike_in_parts(texts, monkeypatch):

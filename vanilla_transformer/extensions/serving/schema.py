@@ -59,6 +59,7 @@ class _Texts(BaseModel):
     )
     previous: list[str] = Field(
         [],
+        title="a list of texts",
         description="An earlier version of the only text and its translation, of which all is kept "
         "that did not change. With `existing`, the version that this translates; of a format with "
         "both languages, the translation.",

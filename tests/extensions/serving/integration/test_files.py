@@ -169,6 +169,13 @@ def test_versions_are_refused_in_one_line(kind, client):
     assert "\n" not in answer.json()["error"]
 
 
+def test_an_earlier_version_without_its_translation_is_refused(client):
+    body = {"text": "a", "format": "markdown", "previous": "b"}
+    answer = client.post("/translate", json=body)
+    expected = {"detail": "`previous` must be a list of texts, got 'b'."}
+    assert (answer.status_code, answer.json()) == (422, expected)
+
+
 @pytest.mark.parametrize("body", [{"text": "a"}, {"text": ["a", "b"], "format": "markdown"}])
 def test_versions_are_for_one_document(body, client):
     for name, value in {"existing": "b", "previous": ["a", "b"]}.items():

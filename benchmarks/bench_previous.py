@@ -1,23 +1,30 @@
 """
-Measure `translate --previous` on the history of a repository whose documents are translated.
+Measure `translate --previous` on the history of a repository whose documents are translated, or on
+two releases of a package with catalogs.
 
     git clone https://github.com/fastapi/fastapi
     python -m benchmarks.bench_previous models/en-de fastapi docs/en/docs docs/de/docs
     git clone https://github.com/luanti-org/luanti
     CATALOG=po/de/luanti.po
     python -m benchmarks.bench_previous models/en-de luanti $CATALOG $CATALOG --apart 4
+    pip download --no-deps django==2.0 && unzip -d old Django-2.0-py3-none-any.whl
+    pip download --no-deps django==5.2 && unzip -d new django-5.2-py3-none-any.whl
+    python -m benchmarks.bench_previous models/en-de old new
 
 Each change of a translated file is an update: the version before it is the earlier translation, the
 source at that time its source, and the source and the file of the change are the new version and
 the human's translation. A catalog, PO or TS, has both, so the new version is the catalog of the
-change without its translations. Unchanged segments must be byte-equal to the earlier translation.
-TER of changed ones is against the human's, with the old wording as draft and from scratch.
+change without its translations. Each catalog that two releases have is an update, too. Unchanged
+segments must be byte-equal to the earlier translation. TER of changed ones is against the human's:
+from scratch, with the earlier translation as a memory, with the old wording as draft, and with
+both.
 """
 
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,14 +47,20 @@ class PreviousArguments(BenchmarkArguments):
     count: int = field(default=40, metadata={"help": "Updates with a changed segment."})
     every: int = field(default=1, metadata={"help": "Use every n-th file."})
     apart: int = field(default=1, metadata={"help": "Use every n-th version of a file."})
+    catalogs: str = field(
+        default="**/de/LC_MESSAGES/*.po", metadata={"help": "Names of the catalogs of releases."}
+    )
 
 
 class Update(NamedTuple):
-    """Changed blocks, the human's translations of them, and numbers: kept and byte-equal ones."""
+    """Changed blocks, the human's translations of them, numbers of kept and byte-equal ones, and
+    the pairs of the earlier version.
+    """
 
     changed: Sequence[Block]
     references: Sequence[str]
     counts: tuple[int, int]
+    pairs: Sequence[tuple[str, str]]
 
 
 def read_updates(
@@ -73,6 +86,15 @@ def read_updates(
                 yield name, texts
 
 
+def read_releases(old: str, new: str, names: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of a catalog that two releases have, and the texts of an update."""
+    for path in sorted(Path(new).glob(names)):
+        earlier = Path(old, path.relative_to(new))
+        if earlier.exists():
+            versions = earlier.read_text("utf-8"), path.read_text("utf-8")
+            yield path.name, [versions[0]] * 2 + [versions[1]] * 2
+
+
 def compare_documents(
     form: str, old: str, old_translation: str, new: str, reference: str
 ) -> Update:
@@ -84,13 +106,15 @@ def compare_documents(
     changed = [block for block in document.blocks if block.earlier]
     first = {block.text: text.text for block, text in zip(sources, references, strict=True)}
     after = parse_document(document.render(document.blocks), form).segments()
-    known = {segment.written for segment in parse_document(old_translation, form).segments()}
+    earlier, translated = parse_document(old, form), parse_document(old_translation, form)
+    known = {segment.written for segment in translated.segments()}
+    pairs = [(before.text, human.text) for before, human in translated.pair(earlier, translated)]
     left, are_equal = {block.text for block in document.blocks}, list[bool]()
     for source, segment in zip(sources, after, strict=False):
         if source.text not in left:
             are_equal.append(segment.written in known)
     human = [first[block.text] for block in changed]
-    return Update(changed, human, (len(are_equal), sum(are_equal)))
+    return Update(changed, human, (len(are_equal), sum(are_equal)), pairs)
 
 
 def compare_catalogs(form: str, old: str, old_translation: str, new: str, reference: str) -> Update:
@@ -103,55 +127,76 @@ def compare_catalogs(form: str, old: str, old_translation: str, new: str, refere
     document = parse_document(bytes(store).decode(), form, previous=[old_translation])
     known = read_translations(old_translation, form)
     first = read_translations(reference, form, is_final=True)
-    human_of = {source: target[0] for (_, source), target in first.items()}
+    human_of = dict[str, str]()
+    for (_, *sources), targets in first.items():
+        human_of |= zip(sources, targets, strict=False)
     changed = [block for block in document.blocks if block.earlier and human_of.get(block.text)]
     after = read_translations(document.render(document.blocks), form)
     are_equal = [after[key] == target for key, target in known.items() if key in after]
     human = [human_of[block.text] for block in changed]
-    return Update(changed, human, (len(are_equal), sum(are_equal)))
+    pairs = list[tuple[str, str]]()
+    for (_, *sources), targets in known.items():
+        pairs += zip(sources, targets, strict=False)
+    return Update(changed, human, (len(are_equal), sum(are_equal)), pairs)
 
 
 def read_translations(
     text: str, form: str, is_final: bool = False
-) -> dict[tuple[str, str], Sequence[str]]:
-    """Return the forms of translated messages by their context and source, or of final ones."""
-    rows = dict[tuple[str, str], Sequence[str]]()
+) -> dict[tuple[str, ...], Sequence[str]]:
+    """Return the forms of translated messages by their context and sources, or of final ones."""
+    rows = dict[tuple[str, ...], Sequence[str]]()
     for unit in read_catalog(text, form).units:
         is_wanted = not (is_final and unit.isfuzzy())
         if is_wanted and unit.istranslatable() and any(strings_of(unit.target)):
-            rows[unit.getcontext(), str(unit.source)] = strings_of(unit.target)
+            rows[unit.getcontext(), *strings_of(unit.source)] = strings_of(unit.target)
     return rows
 
 
 def main(arguments: Sequence[str]) -> None:
-    usage = "bench_previous MODEL REPOSITORY SOURCE_FOLDER TARGET_FOLDER"
-    words, options = read_arguments(PreviousArguments, arguments, usage, (4,))
-    model, repository, source_folder, target_folder = words
+    usage = "bench_previous MODEL REPOSITORY SOURCE_FOLDER TARGET_FOLDER, or MODEL OLD NEW"
+    (model, *words), options = read_arguments(PreviousArguments, arguments, usage, (3, 4))
     from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.extensions.memory.memory import TranslationMemory
 
     translate = load_pipeline(model, num_beams=1).translate_sentences
-    translator = BlockTranslator(translate, find_splitter("abbreviations", "en"))
+    splitter = find_splitter("abbreviations", "en")
+    if len(words) == 2:
+        old, release = words
+        history = read_releases(old, release, options.catalogs)
+    else:
+        repository, source, target = words
+        history = read_updates(repository, source, target, options.every, options.apart)
     kept = equal = updates = 0
-    drafted, scratch, human = list[str](), list[str](), list[str]()
-    history = read_updates(repository, source_folder, target_folder, options.every, options.apart)
+    systems = dict[str, list[str]]()
+    human = list[str]()
     for name, texts in history:
         form = DOCUMENT_ENDINGS.get(Path(name).suffix)
         if form is None or updates == options.count:
             continue
         compare = compare_catalogs if form in ("po", "ts") else compare_documents
         try:
-            changed, references, counts = compare(form, *texts)
+            update = compare(form, *texts)
         except UserError:
             continue
-        if not changed:
+        kept, equal = kept + update.counts[0], equal + update.counts[1]
+        if not update.changed:
             continue
         updates += 1
-        kept, equal = kept + counts[0], equal + counts[1]
-        drafted += [block.text for block in translator(changed)]
-        scratch += [block.text for block in translator([replace(b, earlier=None) for b in changed])]
-        human += references
+        plainly = BlockTranslator(translate, splitter)
+        memory = TranslationMemory(update.pairs)
+        by_memory = BlockTranslator(partial(translate, memory=memory), splitter)
+        new = [replace(block, earlier=None) for block in update.changed]
+        translations = {
+            "from scratch": plainly(new),
+            "with --memory": by_memory(new),
+            "with --previous": plainly(update.changed),
+            "with both": by_memory(update.changed),
+        }
+        for system, blocks in translations.items():
+            systems.setdefault(system, []).extend(block.text for block in blocks)
+        human += update.references
     rows = []
-    for system, texts in (("from scratch", scratch), ("with --previous", drafted)):
+    for system, texts in systems.items():
         ter = sacrebleu.corpus_ter(texts, [human]).score
         bleu = sacrebleu.corpus_bleu(texts, [human]).score
         rows.append({"system": system, "updates": updates, "changed": len(texts), "TER": ter})

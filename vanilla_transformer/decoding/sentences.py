@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.protection import Range
+from vanilla_transformer.text.values import replace_values
 
 from .options import TranslationOptions
 from .translations import Translation
@@ -35,6 +36,16 @@ class Draft(NamedTuple):
     text: str
     bias: float = 0.0
     source: str = ""
+
+    def with_values(self, text: str) -> "Draft":
+        """Return the draft of a text, with its numbers, placeholders and so on instead of the ones
+        of the source, if that is known.
+        """
+        if not self.source:
+            return self
+        before = replace_values(self.source, self.source, text)
+        after = replace_values(self.text, self.source, text)
+        return self._replace(text=after, source=before)
 
 
 class Sentence(NamedTuple):

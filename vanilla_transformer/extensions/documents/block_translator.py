@@ -110,23 +110,26 @@ class BlockTranslator:
                 yield start, sentence, None
             return
         sources, drafts = map(self._sentences_of, block.earlier)
-        whole, are_paired = " ".join(drafts), len(sources) == len(drafts)
+        whole, are_paired = (block.earlier[0], " ".join(drafts)), len(sources) == len(drafts)
+        pairs = list(zip(sources if are_paired else [""] * len(drafts), drafts, strict=True))
         new = [Segment(sentence.text, sentence.text) for _, sentence in sentences]
         changes = find_changes(new, [Segment(text, text) for text in sources])
         for at, ((start, sentence), change) in enumerate(zip(sentences, changes, strict=True)):
             kind, number = change
-            draft = known = None
+            pair = known = None
             if number is not None:
-                draft = drafts[number] if are_paired else whole
+                pair = pairs[number] if are_paired else whole
             elif len(drafts) == len(sentences):
-                draft = drafts[at]
+                pair = pairs[at]
             elif not sources:
-                draft = whole
-            if draft is not None:
-                sentence = sentence._replace(draft=Draft(draft, DRAFT_BIAS))
+                pair = whole
+            if pair is not None:
+                before, after = pair
+                draft = Draft(after, DRAFT_BIAS, before).with_values(sentence.text)
+                sentence = sentence._replace(draft=draft)
                 if kind == KEPT and are_paired and not block.spans:
-                    links = proportional_links(len(sentence.text), draft)
-                    known = Translation(draft, alignment=links)
+                    links = proportional_links(len(sentence.text), after)
+                    known = Translation(after, alignment=links)
             yield start, sentence, known
 
     def _sentences_of(self, text: str) -> list[str]:

@@ -179,6 +179,8 @@ class DocumentTask(NamedTuple):
     Attributes:
         splitter: The arguments of [`find_splitter`].
         columns: The columns of a table that are translated, see [`TableDocument`].
+        existing: A translation of the only text, see [`parse_document`].
+        previous: An earlier version of the only text and its translation, see [`parse_document`].
     """
 
     texts: Sequence[str]
@@ -187,6 +189,8 @@ class DocumentTask(NamedTuple):
     splitter: tuple[str, str | None] = ("abbreviations", None)
     protect: bool = True
     columns: str = ""
+    existing: str | None = None
+    previous: Sequence[str] = ()
 
 
 def translate_task(translate: TranslateSentences, task: DocumentTask) -> list[str]:
@@ -195,9 +199,10 @@ def translate_task(translate: TranslateSentences, task: DocumentTask) -> list[st
     An error of one of them has its position as a note.
     """
     documents = []
+    others = task.existing, task.columns, task.previous
     for position, text in enumerate(task.texts):
         try:
-            document = parse_document(text, task.format, task.direction, columns=task.columns)
+            document = parse_document(text, task.format, task.direction, *others)
         except UserError as error:
             error.add_note(f"at position {position}")
             raise

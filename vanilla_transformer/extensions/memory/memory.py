@@ -8,7 +8,6 @@ of the new text, or left out.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, islice
@@ -17,7 +16,6 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-import regex
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import (
@@ -30,24 +28,14 @@ from vanilla_transformer.data.readers import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines, split_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
-from vanilla_transformer.text.protection import (
-    Range,
-    find_kept,
-    find_protected,
-    locate,
-    mask,
-    merge,
-    overlapping,
-)
 from vanilla_transformer.text.scripts import normalize
-from vanilla_transformer.text.translation_warnings import has_other_numbers
+from vanilla_transformer.text.values import is_faithful
 
 from .fuzzy_index import FuzzyIndex
 
 logger = logging.get_logger(__name__)
 EXACT = 1.0  # the similarity of a text that is in the memory
 _MOST_SIMILAR = 0.99  # of a text that is not, even if it differs in its case or its numbers only
-_NUMBER = regex.compile(r"\d++(?:[.,:]\d++)*+")
 
 
 class Match(NamedTuple):
@@ -62,26 +50,6 @@ class Match(NamedTuple):
     source: str
     target: str
     similarity: float
-
-    def draft(self, text: str) -> str:
-        """Return the translation with the numbers, placeholders and so on of a text instead of the
-        ones of the source, and without them where they do not correspond one to one.
-        """
-        wanted, known = _values(text), _values(self.source)
-        replaced = dict[str, str]()
-        if Counter(wanted) == Counter(known):
-            if is_faithful(*self[:2]):
-                return self.target
-        elif len(wanted) == len(known):
-            pairs = {*zip(known, wanted, strict=True)}
-            if len(pairs) == len({*known}) == len({*wanted}):
-                replaced = dict(pairs)
-        ranges, values, allowed = _find_values(self.target), [], {*wanted}
-        for start, end in ranges:
-            value = self.target[start:end]
-            value = replaced.get(value, value)
-            values.append(value if value in allowed else "")
-        return mask(self.target, ranges, values)[0]
 
 
 class TranslationMemory:
@@ -173,27 +141,6 @@ class TranslationMemory:
 def tidy(text: str) -> str:
     """Return a text with single spaces, and in one form for letters with accents."""
     return " ".join(normalize("NFC", text).split())
-
-
-def is_faithful(source: str, target: str) -> bool:
-    """Return whether a translation has the numbers of its source, maybe in words or with other
-    separators, and its placeholders, URLs and so on.
-    """
-    return locate(find_kept(source), target) is not None and not has_other_numbers(source, target)
-
-
-def _values(text: str) -> list[str]:
-    return [text[start:end] for start, end in _find_values(text)]
-
-
-def _find_values(text: str) -> list[Range]:
-    """Return where a text has numbers, placeholders and so on."""
-    protected = find_protected(text)
-    ranges = [*protected]
-    for match in _NUMBER.finditer(text):
-        if not overlapping(match.span(), protected):
-            ranges.append(match.span())
-    return merge(ranges)
 
 
 def _split(source: str, target: str) -> dict[str, str]:

@@ -50,10 +50,9 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
                     continue
             elif match is not None and is_drafted and sentence.draft is None:
                 similar[number] = match
-                draft = Draft(match.draft(sentence.text), bias)
-                if not bias:  # the source with the values of the text, too
-                    before = match._replace(target=match.source).draft(sentence.text)
-                    draft = Draft(draft.text, DRAFT_BIAS, before)
+                draft = Draft(match.target, DRAFT_BIAS, match.source).with_values(sentence.text)
+                if bias:
+                    draft = Draft(draft.text, bias)
                 sentence = sentence._replace(draft=draft)
             searched[number] = sentence
         report(len(sentences) - len(searched))

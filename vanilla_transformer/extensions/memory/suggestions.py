@@ -21,8 +21,9 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.temporary import sync
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.text.values import is_faithful
 
-from .memory import TranslationMemory, is_faithful
+from .memory import TranslationMemory
 
 # A suggestion as the service lists it: `id`, the texts `q` and `s`, the languages `source` and
 # `target`, and the `warnings` for which it is kept aside.

@@ -21,6 +21,7 @@ from .limits import Limits, Refusal
 from .schema import FORM, MULTIPART
 
 Result = TypeVar("Result")
+_MOST_FILES = 4  # of a form: a document, its translation, an earlier version of both
 
 
 async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
@@ -133,6 +134,8 @@ async def read_content(
     texts = entries.pop("q")
     question: dict[str, Any] = {name: values[-1] for name, values in entries.items()}
     question["q"] = texts if len(texts) > 1 else texts[0]
+    if "previous" in entries:
+        question["previous"] = entries["previous"]
     return question
 
 
@@ -153,7 +156,8 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
         content_type = request.headers["content-type"] + "; charset=latin-1"
         headers = Headers({"content-type": content_type})
         try:
-            parts = await MultiPartParser(headers, request.stream()).parse()
+            parser = MultiPartParser(headers, request.stream(), max_files=_MOST_FILES)
+            parts = await parser.parse()
         except MultiPartException as error:
             raise Refusal(422, error.message) from error
         for name, value in parts.multi_items():

@@ -104,6 +104,12 @@ class Question(BaseModel):
     columns: Annotated[Any, WithJsonSchema(_STRING)] = Field(
         "", description="Columns of CSV and TSV that are translated: names or numbers."
     )
+    existing: Annotated[Any, WithJsonSchema(_STRING)] = Field(
+        None, description="A translation of a document of messages: it gets what it lacks."
+    )
+    previous: Annotated[Any, WithJsonSchema({"type": "array", "items": _STRING})] = Field(
+        [], description="An earlier version of a document and its translation, which is kept."
+    )
     alternatives: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})] = 0
     api_key: Annotated[Any, WithJsonSchema(_STRING)] = None
 

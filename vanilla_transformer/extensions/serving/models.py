@@ -247,6 +247,7 @@ class ServedModel:
         task = documents.describe(
             request.texts, request.format, request.options, self.default, request.columns
         )
+        task = task._replace(existing=request.existing, previous=request.previous)
 
         async def answer(sentences: list[Sentence]) -> list[Translation]:
             limits, answers = self.limits, dict[int, Translation]()

@@ -42,6 +42,8 @@ class TextRequest(NamedTuple):
         prefixes: The target prefix of each text, or None.
         drafts: The draft of each text, or None.
         columns: The columns of tables that are translated.
+        existing: A translation of the only document, which gets what it lacks.
+        previous: An earlier version of the only document and its translation.
         is_part: Whether the texts are some of the sentences of a document. They wait as a large
             request does, although they are few at a time.
     """
@@ -54,6 +56,8 @@ class TextRequest(NamedTuple):
     prefixes: Sequence[str | None] | None = None
     drafts: Sequence[str | None] | None = None
     columns: str = ""
+    existing: str | None = None
+    previous: Sequence[str] = ()
     is_part: bool = False
 
 

@@ -53,6 +53,17 @@ class _Texts(BaseModel):
         description="Columns of CSV and TSV that are translated: their names in the first row, or "
         "numbers from 1, with commas between them.",
     )
+    existing: str | None = Field(
+        None,
+        description="A translation of the only text, of messages with keys: it gets what it lacks.",
+    )
+    previous: list[str] = Field(
+        [],
+        title="a list of texts",
+        description="An earlier version of the only text and its translation, of which all is kept "
+        "that did not change. With `existing`, the version that this translates; of a format with "
+        "both languages, the translation.",
+    )
     stream: bool = Field(
         False, description="Answer each text by a server-sent event as soon as it is translated."
     )
@@ -164,11 +175,21 @@ class TranslationRequest(_Entries):
                 )
         if self.columns and self.format not in TABLE_FORMATS:
             raise OptionError(f"`columns` is for CSV and TSV, but `format` is {self.format}.")
+        num_texts = len(texts) if isinstance(texts, list) else 1
+        has_versions = self.existing is not None or bool(self.previous)
+        if has_versions and (self.format == TEXT or num_texts > 1):
+            raise OptionError(
+                f"`existing` and `previous` are for one document, got {num_texts} of the format "
+                f"{self.format}."
+            )
         update = {"constraints": None, "target_prefix": None, "draft": None}
         of_all_texts = resolved.model_copy(update=update)
         for_each_text = constraints, prefixes, drafts
         return TextRequest(
-            texts, of_all_texts, client, self.format, *for_each_text, columns=self.columns
+            *(texts, of_all_texts, client, self.format, *for_each_text),
+            columns=self.columns,
+            existing=self.existing,
+            previous=self.previous,
         )
 
 
@@ -346,18 +367,20 @@ DETECT: dict[str, Any] = {
     "response_model": list[Detected],
     "responses": refusals(400, 403, 408, 413, 422),
 }
+_FILE = {"type": "string", "format": "binary"}
+_QUESTION_ENTRIES = BODIES["Question"]["properties"]
 _FILE_FORM = {
     "type": "object",
     "properties": {
-        "file": {
-            "type": "string",
-            "format": "binary",
-            "description": "A document, or text in UTF-8.",
+        "file": {**_FILE, "description": "A document, or text in UTF-8."},
+        "existing": {**_FILE, "description": _QUESTION_ENTRIES["existing"]["description"]},
+        "previous": {
+            "type": "array",
+            "items": _FILE,
+            "maxItems": 2,
+            "description": _QUESTION_ENTRIES["previous"]["description"],
         },
-        **{
-            name: BODIES["Question"]["properties"][name]
-            for name in ("source", "target", "columns", "api_key")
-        },
+        **{name: _QUESTION_ENTRIES[name] for name in ("source", "target", "columns", "api_key")},
     },
     "required": ["file", "source", "target"],
 }

@@ -78,8 +78,6 @@ _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
 # Pages wait so long for the next letter, as LibreTranslate has it.
 _TYPING_MILLISECONDS = 500
-# Flags of `translate` without which a file would be translated otherwise than a client expects
-_OF_THE_COMMAND = ("existing", "previous")
 # Percent, of a language that `/detect` lists besides the most probable one.
 _LEAST_CONFIDENCE = 1.0
 
@@ -374,13 +372,7 @@ async def _read_file(
         raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
     if missing := [name for name in ("source", "target") if name not in form]:
         raise Refusal(422, f"`{missing[0]}` must be given.")
-    if of_command := [name for name in _OF_THE_COMMAND if name in form]:
-        raise Refusal(
-            422,
-            f"A file is translated as a whole, got `{of_command[0]}`. Leave it out, or use "
-            f"`vanilla-transformer translate --{of_command[0]}`.",
-        )
-    entries = {}
+    entries: dict[str, Any] = {}
     for name in ("source", "target", "columns", "api_key"):
         if name in form:
             entries[name] = read_texts(form, name)[-1]
@@ -391,9 +383,21 @@ async def _read_file(
         raise Refusal(
             422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}."
         )
-    content = await file.read()
-    reading = processes.call(client, decode_file, content, "`file`", format)
-    text, encoding = await unless_disconnected(request, reading)
+
+    async def read(entry: str, part: Any) -> tuple[str, str]:
+        if not isinstance(part, UploadFile):
+            raise Refusal(422, f"`{entry}` must be a file of the form, got a text.")
+        content = await part.read()
+        reading = processes.call(client, decode_file, content, f"`{entry}`", format)
+        return await unless_disconnected(request, reading)
+
+    text, encoding = await read("file", file)
+    entries["previous"] = []
+    for part in form.get("previous", ()):
+        version, _ = await read("previous", part)
+        entries["previous"].append(version)
+    for part in form.get("existing", ()):
+        entries["existing"], encoding = await read("existing", part)
     return Question(q=text, format=format, **entries), name, client, encoding
 
 
@@ -626,6 +630,8 @@ class _Translator:
             "num_return_sequences": question.num_hypotheses,
             "format": question.format,
             "columns": question.columns,
+            "existing": question.existing,
+            "previous": question.previous,
         }
         if direction is not None and len(model.directions) > 1:
             content["src_lang"] = str(direction.source)

@@ -7,12 +7,14 @@ import pytest
 
 from tests.document_translation import COLUMNS, by_texts, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.decoding.sentences import Draft
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import (
     BlockTranslator,
     parse_document,
     translate_document,
 )
+from vanilla_transformer.text.changes import DRAFT_BIAS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -133,6 +135,28 @@ def test_unchanged_sentences_of_a_changed_paragraph_keep_their_translation():
     text, drafts, _ = update(source, "markdown", earlier, translation)
     assert text == source.upper()
     assert set(drafts.values()) == {"Ein Hund. Zwei Hunde und drei Hunde."}
+
+
+@pytest.mark.parametrize(
+    ("translation", "draft", "before"),
+    [
+        ("Seite {0} von 3 da. Zwei.", "Seite %(title)s von 5 da.", "Page %(title)s of 5 is here."),
+        ("Seite {0} und zwei.", "Seite %(title)s und zwei.", "Page %(title)s of 5 is here. Two."),
+    ],
+)
+def test_draft_of_a_changed_sentence_has_its_source_and_the_values_of_the_text(
+    translation, draft, before
+):
+    drafts = []
+
+    def translate(sentences):
+        drafts.extend(sentence.draft for sentence in sentences)
+        return by_texts(shout)(sentences)
+
+    previous = "Page {0} of 3 is here. Two.", translation
+    document = parse_document("Page %(title)s of 5 is here. Two!", "markdown", previous=previous)
+    BlockTranslator(translate, split_simply)(document.blocks)
+    assert drafts[0] == Draft(draft, DRAFT_BIAS, before)
 
 
 def test_messages_are_found_by_their_keys():

@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.extensions.documents import DocumentTranslator
+from vanilla_transformer.decoding.sentence_splitter import find_splitter
+from vanilla_transformer.extensions.documents import DocumentTranslator, translate_document
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.libretranslate import TranslatedFiles, name_translation
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
@@ -98,6 +99,92 @@ def test_a_table_is_translated_by_its_columns(columns, client):
     assert translations == [[answer.content.decode()]]
 
 
+def send_versions(client, name, *parts):
+    """Send files as the entries of a form."""
+    files = [(entry, (name, content)) for entry, content in parts]
+    return client.post("/translate_file", files=files, data=LANGUAGES)
+
+
+MESSAGES = '{"a": "Two dogs.", "b": "A man.", "c": "A new house."}'
+EARLIER = '{"a": "Two dogs.", "b": "A woman."}'
+TRANSLATION = '{"a": "Zwei — Hunde.", "b": "Eine Frau."}'
+CATALOG = 'msgid "Two dogs."\nmsgstr "%s"\n\nmsgid "A man."\nmsgstr ""\n'
+UPDATES = {
+    "existing": ("json", MESSAGES, TRANSLATION, []),
+    "existing and previous": ("json", MESSAGES, TRANSLATION, [EARLIER]),
+    "previous": ("json", MESSAGES, None, [EARLIER, TRANSLATION]),
+    "previous catalog": ("po", CATALOG % "", None, [CATALOG % "Zwei — Hunde."]),
+    "previous page": ("markdown", "Two dogs.\n\nA man.", None, ["Two dogs.", "Zwei — Hunde."]),
+}
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_versions_of_a_document_have_the_meaning_of_the_command(kind, client, pipeline):
+    form, source, existing, previous = UPDATES[kind]
+    translate, splitter = pipeline.translate_sentences, find_splitter("abbreviations")
+    settings = {"existing": existing, "previous": previous}
+    expected = translate_document(
+        source, form, translate, splitter, Direction("en", "de"), **settings
+    )
+    assert "Zwei — Hunde." in expected
+    assert "Two dogs." not in expected.replace('msgid "Two dogs."', "")
+    body = {"text": source, "format": form, **settings}
+    assert client.post("/translate", json=body).json() == {"translations": [[expected]]}
+    body = {"q": source, "format": form, **LANGUAGES, **settings}
+    assert client.post("/translate", json=body).json() == {"translatedText": expected}
+    parts = [("file", source), *(("previous", version) for version in previous)]
+    if existing is not None:
+        parts.append(("existing", existing))
+    answer = send_versions(client, f"a.{'md' if form == 'markdown' else form}", *parts)
+    assert download(client, answer).content.decode() == expected
+
+
+def test_versions_in_a_form_are_in_order(client):
+    entries = {"q": "Two dogs.", "format": "markdown", **LANGUAGES}
+    entries["previous"] = ["Two dogs.", "Zwei — Hunde."]
+    answer = client.post("/translate", data=entries)
+    assert answer.json() == {"translatedText": "Zwei — Hunde."}
+
+
+def test_a_filled_translation_keeps_its_encoding(client):
+    parts = ("file", MESSAGES.encode()), ("existing", TRANSLATION.encode("utf-16"))
+    content = download(client, send_versions(client, "a.json", *parts)).content
+    assert '"a": "Zwei — Hunde."' in content.decode("utf-16")
+
+
+VERSIONS_REFUSED = {
+    "one of two": ([("previous", EARLIER)], "must be the earlier version and its translation"),
+    "too many": ([("previous", EARLIER)] * 4, "Too many files. Maximum number of files is 4."),
+    "a damaged one": ([("existing", "{")], "The existing translation cannot be filled."),
+    "bytes": ([("existing", b"\xff")], "`existing` must be UTF-8, but"),
+}
+
+
+@pytest.mark.parametrize("kind", VERSIONS_REFUSED)
+def test_versions_are_refused_in_one_line(kind, client):
+    parts, said = VERSIONS_REFUSED[kind]
+    answer = send_versions(client, "a.json", ("file", MESSAGES), *parts)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+def test_an_earlier_version_without_its_translation_is_refused(client):
+    body = {"text": "a", "format": "markdown", "previous": "b"}
+    answer = client.post("/translate", json=body)
+    expected = {"detail": "`previous` must be a list of texts, got 'b'."}
+    assert (answer.status_code, answer.json()) == (422, expected)
+
+
+@pytest.mark.parametrize("body", [{"text": "a"}, {"text": ["a", "b"], "format": "markdown"}])
+def test_versions_are_for_one_document(body, client):
+    for name, value in {"existing": "b", "previous": ["a", "b"]}.items():
+        answer = client.post("/translate", json=body | {name: value})
+        reason = answer.json()["detail"]
+        assert answer.status_code == 422
+        assert reason.startswith("`existing` and `previous` are for one document, got ")
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "latin-1"])
 def test_a_file_keeps_its_encoding(client, encoding):
     mark, name = ("\ufeff", "UTF-16") if encoding == "utf-16-le" else ("", "ISO-8859-1")
@@ -153,11 +240,11 @@ REFUSED = {
         {"columns": "1"},
         "`columns` is for CSV and TSV, but `format` is html.",
     ),
-    "a translation to fill": (
+    "a text instead of a translation": (
         "a.json",
         b'{"a": "b"}',
         {"existing": "{}"},
-        "got `existing`. Leave it out, or use `vanilla-transformer translate --existing`.",
+        "`existing` must be a file of the form, got a text.",
     ),
     "a long text": ("a.txt", b"a" * 5001, {}, "at most 5000 (--max_characters), got 5001"),
     "XLIFF of another language": (

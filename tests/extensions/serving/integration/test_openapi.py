@@ -78,10 +78,19 @@ def test_openapi_schemas_have_the_entries_of_requests(document):
         entry, expected = schema["properties"][name], declared[name]
         for part in ("type", "anyOf", "items", "additionalProperties"):
             assert entry.get(part) == expected.get(part), name
-    entries = {"q", "source", "target", "format", "columns", "alternatives", "api_key"}
+    entries = {"q", "source", "target", "format", "columns", "existing", "previous"}
+    entries |= {"alternatives", "api_key"}
     assert {*schemas["Question"]["properties"]} == entries
     form = bodies(document, "/translate_file")[MULTIPART]["schema"]
-    assert {*form["properties"]} == {"file", "source", "target", "columns", "api_key"}
+    assert {*form["properties"]} == {
+        "file",
+        "existing",
+        "previous",
+        "source",
+        "target",
+        "columns",
+        "api_key",
+    }
     assert {*form["required"]} == {"file", "source", "target"}
 
 

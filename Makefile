@@ -58,7 +58,7 @@ $(OLDEST)/.ready: setup.py
 	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable ".[test]"
 	touch $@
 
-demo: $(READY) ## Train on bundled English-German sentences, score, translate and plot (about four minutes)
+demo: $(READY) ## Train on bundled English-German sentences, score, translate and plot (about five minutes)
 	$(BIN)/vanilla-transformer demo --output_dir runs/demo --overwrite_output_dir
 
 test: $(READY_DEV) ## Style and types beside unit, integration and golden tests (about 11 minutes on two cores)

@@ -495,6 +495,12 @@ MISTAKES = {
         "With --alternatives there is one search for each."
     ),
     "translate no/model --format pdf --input a.en": "`format` must be one of html, xml",
+    "translate no/model --input theirs.html --output o.json": (
+        "format of the input, html, but the name o.json is one of another format"
+    ),
+    "translate no/model --input none.docx --output o.txt": (
+        "format of the input, docx, but the name o.txt is one of another format"
+    ),
     "translate no/model --format html --input none": "none: No such file",
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
-    "vanilla_transformer/cli": 1624,
+    "vanilla_transformer/cli": 1636,
     "vanilla_transformer/data": 3684,
     "vanilla_transformer/decoding": 7638,
     "vanilla_transformer/evaluation": 1298,
@@ -20,11 +20,11 @@ STATEMENTS = {
     "vanilla_transformer/publishing": 963,
     "vanilla_transformer/text": 1297,
     "vanilla_transformer/training": 3204,
-    "vanilla_transformer/files": 1021,
+    "vanilla_transformer/files": 1023,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 299,
     "vanilla_transformer/user_input": 583,
-    "tests": 47233,
+    "tests": 47243,
 }
 # Lists of statements, and of handlers and cases, which hold statements
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = ", ".join(COMMANDS)
         hint = did_you_mean(name, COMMANDS)
         return _refuse(f"There is no command {name!r}.{hint} Commands: {known}.", 2)
-    return run(find_command(name), rest)
+    return run(
+        lambda words: find_command(name)(words), rest
+    )  # Ctrl-C may come while it is imported
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], None]:

@@ -119,8 +119,12 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
         names = value if isinstance(value, list) else [value]
         parts = [*parts_of(field)]
         for mark in files:
-            if mark in parts:
-                files[mark] += names
+            if mark not in parts:
+                continue
+            if field_name in options.model_fields_set and "" in names:
+                problem = "got '', perhaps from a variable of the shell that is not set"
+                raise UserError(f"`{field_name}` must name a file or a folder, {problem}.")
+            files[mark] += names
     inputs = [*files[INPUT], *options.further_inputs()]
     outputs = files[OUTPUT]
     check_pipes(inputs)

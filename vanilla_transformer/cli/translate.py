@@ -254,6 +254,17 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         for name in _NOT_OF_DOCUMENTS:
             if getattr(self, name):
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+        row = FORMATS.get(format)
+        if row is None or format == "wrapped" or self.output is None:
+            return  # an unknown format is refused once the input is read
+        ending = Path(self.output).suffix.lower()
+        formats = {format, "text"} if row.is_text else {format}
+        is_as_input = ending == Path(self.input or "").suffix.lower()
+        if DOCUMENT_ENDINGS.get(ending, format) not in formats and not is_as_input:
+            raise UserError(
+                f"The output has the format of the input, {format}, but the name {self.output} is "
+                "one of another format. Choose another ending."
+            )
 
     def _check_live(self) -> None:
         useless: list[str] = []

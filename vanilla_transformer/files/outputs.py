@@ -69,6 +69,8 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     inputs = [*inputs]
     existing = [source for source in inputs if os.path.exists(source)]
     for output in map(Path, outputs):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            output.stat()  # refuses links that lead to themselves
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
         ending = output.suffix.lower()

@@ -29,8 +29,8 @@ LONGEST_LINE = 2**24
 ZIP = "PK\3\4"  # at the beginning
 _XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
 _DECLARED = re.compile(
-    rb"\s*+<(?:\?xml\s[^>]*?\sencoding\s*+=\s*+[\"']"
-    rb"|.{,4000}?<meta\s[^<>]*?charset\s*+=\s*+[\"']?+\s*+)([\w.:-]+)",
+    rb"\s*+(?:<\?xml\s[^>]*?\sencoding\s*+=\s*+[\"']"
+    rb"|(?=<).{,4000}?<meta\s[^<>]*?charset\s*+=\s*+[\"']?+\s*+)([\w.:-]+)",
     re.DOTALL | re.IGNORECASE,
 )
 _LATIN = "latin-1"

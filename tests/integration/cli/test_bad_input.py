@@ -301,6 +301,7 @@ FILES = {
     "two": b"a\nb\n",
     "folder": None,
     "dangling": Path("nowhere"),
+    "loop": Path("loop"),
     "link": Path("a.en"),
     "full/notes": b"mine",
     "theirs.tsv": b"A\n",
@@ -394,6 +395,11 @@ MISTAKES = {
     "translate model A --n_best 0": "`n_best` must be an integer from 1 to 500, got 0",
     "translate model A --input a.en": "Give sentences or a file",
     "translate model --input none": "There is no file none",
+    "translate model --input=": "`input` must name a file or a folder, got ''",
+    "translate model --input a.en --output=": "`output` must name a file or a folder, got ''",
+    "translate model --input a.en --glossary=": "`glossary` must name a file or a folder, got ''",
+    "translate model --input a.en --output loop": "loop: Too many levels of symbolic links",
+    "translate model --input a.en --output loop/o": "loop/o: Too many levels of symbolic links",
     "translate model --input empty": "empty is empty",
     "translate model --input latin": "latin must be UTF-8, but line",
     "translate model --input a.en --output /dev/full": "Cannot write /dev/full: No space left",
@@ -489,6 +495,12 @@ MISTAKES = {
         "With --alternatives there is one search for each."
     ),
     "translate no/model --format pdf --input a.en": "`format` must be one of html, xml",
+    "translate no/model --input theirs.html --output o.json": (
+        "format of the input, html, but the name o.json is one of another format"
+    ),
+    "translate no/model --input none.docx --output o.txt": (
+        "format of the input, docx, but the name o.txt is one of another format"
+    ),
     "translate no/model --format html --input none": "none: No such file",
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",

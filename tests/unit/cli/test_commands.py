@@ -46,6 +46,17 @@ def test_main_version_prints_the_version(capsys):
     assert capsys.readouterr().out == f"vanilla-transformer {vanilla_transformer.__version__}\n"
 
 
+def test_main_ends_in_one_line_if_it_is_interrupted_while_a_command_is_imported(
+    capsys, monkeypatch
+):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vanilla_transformer.cli.find_command", interrupt)
+    assert main(["translate", "model"]) == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
 NEAREST = {
     "trian": "train",
     "train_tokenizer": "train-tokenizer",

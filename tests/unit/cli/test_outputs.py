@@ -60,6 +60,10 @@ def test_check_outputs_compares_files_and_not_names(tmp_path, monkeypatch):
         check_outputs(["."], [])
     with pytest.raises(ValueError, match="got new twice"):
         check_outputs(["new", "new"], [])
+    os.symlink("loop", "loop")
+    for output in ("loop", "loop/new"):
+        with pytest.raises(OSError, match="Too many levels of symbolic links"):
+            check_outputs([output], [])
     check_outputs(["new", "other", "/dev/null", "/dev/null"], ["text", "none", "/dev/null", "."])
 
 

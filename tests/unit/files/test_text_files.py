@@ -74,6 +74,7 @@ PAGE = '<html><head><meta charset="{}"></head>{}</html>'
         (XML.format("ISO-8859-1", "ä"), "latin-1", "ISO-8859-1"),
         (XML.format("ISO-8859-1", "a"), "latin-1", "ISO-8859-1"),
         (PAGE.format("windows-1251", "дом"), "cp1251", "windows-1251"),
+        ('<meta charset="ISO-8859-1"><p>ä', "latin-1", "ISO-8859-1"),
         (XML.format("ISO-8859-1", "ä"), "utf-8", "UTF-8"),  # another name of UTF-8
         (XML.format("UTF-16", "a"), "utf-8", "UTF-8"),
         (XML.format("no-such", "a"), "utf-8", "UTF-8"),

@@ -18,13 +18,13 @@ STATEMENTS = {
     "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13178,
     "vanilla_transformer/publishing": 964,
-    "vanilla_transformer/text": 1261,
+    "vanilla_transformer/text": 1280,
     "vanilla_transformer/training": 3204,
     "vanilla_transformer/files": 1021,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 294,
     "vanilla_transformer/user_input": 583,
-    "tests": 46863,
+    "tests": 46864,
 }
 # Lists of statements, and of handlers and cases, which hold statements
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

@@ -321,7 +321,7 @@ def _check_training(
         )
     if (model == REGEX) != bool(pattern):
         raise UserError(
-            f"A pattern must be given for {REGEX} and no other model, got {pattern!r} for {model}."
+            f"`pattern` must be given for {REGEX} and no other model, got {pattern!r} for {model}."
         )
     if min_frequency < 0:
         raise UserError(f"`min_frequency` must not be negative, got {min_frequency}.")

@@ -84,7 +84,7 @@ def test_tokens_that_training_lacks_are_unknown():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": "regex"}, "A pattern must be given for regex and no other model, got None"),
+        ({"model": "regex"}, "`pattern` must be given for regex and no other model, got None"),
         ({"model": "bpe", "pattern": "a"}, "got 'a' for bpe"),
         ({"model": "regex", "pattern": "(a"}, "must be a regular expression .*got '\\(a': .*paren"),
         ({"model": "words", "normalization": "none"}, "must be left out for words"),

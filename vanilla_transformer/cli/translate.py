@@ -2,18 +2,15 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS, TABLE_FORMATS
-from vanilla_transformer.files.text_files import fit_encoding
 from vanilla_transformer.files.text_folders import hash_texts, stream_texts, text_files
 from vanilla_transformer.text.changes import describe_changes
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
@@ -38,6 +35,7 @@ from .flags import (
 from .lines import (
     BATCHES,
     LineTranslator,
+    Source,
     live_lines,
     print_texts,
     report_doubts,
@@ -47,102 +45,7 @@ from .lines import (
 )
 
 if TYPE_CHECKING:
-    from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import ShardWork, Work
-
-
-def _translate_document(
-    opening: AbstractContextManager["TranslationPipeline"],
-    options: "TranslateArguments",
-    source: tuple[str, str],
-    splitter: Any,
-    note: str,
-) -> None:
-    """
-    Translate a document and write it.
-
-    Args:
-        source: The document and its encoding.
-        note: A line to print once the document is read, if there is one.
-    """
-    from vanilla_transformer.decoding.answers import warning_finder
-    from vanilla_transformer.extensions.documents import (
-        BlockTranslator,
-        TargetLanguageError,
-        parse_document,
-        read_document,
-    )
-    from vanilla_transformer.text.languages import NO_DIRECTION, find_direction
-
-    (text, encoding), existing = source, None
-    if options.existing is not None:
-        existing, encoding = read_document(options.existing, options.format)
-    previous = [read_document(path, options.format)[0] for path in options.previous or ()]
-    name = str(options.input)
-    if options.input in (None, "-"):
-        name = "Standard input"
-    with suppress(TargetLanguageError), _reading(name):  # the model may know the language
-        # Names mistakes before a model is loaded.
-        parse_document(text, options.format, NO_DIRECTION, existing, options.columns, previous)
-    if note:
-        print(note, file=sys.stderr)
-    with opening as pipeline:
-        codes = (options.source_language, options.target_language)
-        direction = find_direction(pipeline.tokenizer, *codes)
-        with _reading(name):
-            document: Any = parse_document(
-                text, options.format, direction, existing, options.columns, previous
-            )
-        translate = partial(
-            pipeline.translate_sentences,
-            protect=options.protect,
-            num_beams=options.num_beams,
-            batch_size=options.batch_size,
-        )
-        find_warnings = warning_finder(
-            pipeline.tokenizer, pipeline.model.config, pipeline.default_options
-        )
-        translator = BlockTranslator(translate, splitter, options.protect, find_warnings)
-        blocks = translator(document.blocks)
-        document.doubts = translator.doubts
-        with _reading(name):
-            translated = document.render(blocks)
-    print_texts([fit_encoding(translated, encoding)], options.output, encoding)
-    if document.summary and not options.quiet:
-        targets = {named.target for named in document.directions if named.target}
-        if targets and direction.target is None:  # the language of the translation is unknown
-            problem = (
-                "and the model does not say what it writes. Name its language by --target_language"
-            )
-            shown = ", ".join(sorted(targets))
-            print(f"warning: The file asks for {shown}, {problem}.", file=sys.stderr)
-        print(document.summary, file=sys.stderr)
-    if options.fail_on_warnings or not options.quiet:
-        places = (
-            repr(shorten(blocks[number].text, _SHOWN, placeholder="…"))
-            for number in translator.doubts
-        )
-        report_doubts(places, translator.doubts, len(blocks), options.fail_on_warnings)
-
-
-_SHOWN = 40  # characters of a doubtful translation
-# Of the processor, and bytes: far more than documents take that were made to be read
-_DOCUMENT_SECONDS, _DOCUMENT_MEMORY = 300, 4_000_000_000
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Limit the work on a document, and begin its mistakes with its name."""
-    from vanilla_transformer.extensions.documents import TargetLanguageError
-    from vanilla_transformer.extensions.documents.document_process import limited_work
-
-    try:
-        with limited_work(_DOCUMENT_SECONDS, _DOCUMENT_MEMORY):
-            yield
-    except TargetLanguageError:
-        raise
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
 
 
 _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
@@ -249,23 +152,34 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         "again: yes, no, or auto, which finds such text.",
     )
 
+    @property
+    def source_format(self) -> str:
+        """Return the format of the text, as it is given or as the name of its file says."""
+        if self.join_lines != "no":
+            return "wrapped"
+        return self.format or _find_format(self.input or "")
+
     def further_inputs(self) -> list[str | Path | int]:
         """Return standard input if it is translated."""
         return [] if self.sentences or self.input is not None else [0]
 
     @model_validator(mode="after")
     def _check_together(self) -> "TranslateArguments":
-        format = self.format or _find_format(self.input or "")
-        if self.join_lines != "no":
-            if format != "text":
-                raise UserError(
-                    f"--join_lines is for plain text, but `--format` is {format}. Leave one out."
-                )
-            format = "wrapped"
+        named_format = self.format or _find_format(self.input or "")
+        if self.join_lines != "no" and named_format != "text":
+            raise UserError(
+                f"--join_lines is for plain text, but `--format` is {named_format}. Leave one out."
+            )
+        format = self.source_format
         if self.n_best is not None and self.num_return_sequences is not None:
             raise UserError(
                 "Give --n_best (translations with scores) or --num_return_sequences (without), not "
                 "both."
+            )
+        beams = self.num_beams
+        if beams is not None and (self.n_best or 1) > beams and not self.do_sample:
+            raise UserError(
+                f"--n_best must be at most --num_beams={beams}, got {self.n_best}. Give more beams."
             )
         if self.sentences and (self.input is not None or format != "text"):
             hint = "`--input` and `--format` are for files and standard input."
@@ -393,73 +307,63 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
 def translate_command(arguments: Sequence[str]) -> None:
     options = parse(TranslateArguments, arguments)
-    is_given = bool(options.format)
-    is_silent = is_given or options.quiet
-    options.format = options.format or _find_format(options.input or "")
-    if options.join_lines != "no":
-        options.format = "wrapped"
-        is_silent = options.quiet or options.join_lines == "yes"
     if options.quiet:
         silence_libraries()
-    splitter = None
-    if options.format != "text" or options.split_sentences:
+    if options.live:
+        _translate_live(options)
+    elif options.source_format == "text":
+        _translate_lines(options, options.sentences or None)
+    else:
+        from vanilla_transformer.extensions.documents.commands import DocumentFile
+
+        document = DocumentFile(options)
+        if document.is_wrapped:
+            options.split_sentences = False  # a document is split by its translator
+            document.translate(open_model(options))
+        else:
+            _translate_lines(options, document.lines())
+
+
+def _translate_live(options: TranslateArguments) -> None:
+    """Translate texts that grow on standard input."""
+    from vanilla_transformer.decoding.live_translation import LiveTranslation
+
+    with open_model(options) as pipeline:
+        live = LiveTranslation(pipeline, source_language=options.source_language)
+        print_texts(live_lines(live, stdin_source(1).blocks, options.as_json))
+
+
+def _translate_lines(options: TranslateArguments, lines: Sequence[str] | None) -> None:
+    """
+    Translate lines one by one.
+
+    Args:
+        lines: The sentences of the command, or standard input that has been read. By default the
+            lines are read from the input or from standard input.
+    """
+    if options.split_sentences:
         from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
-        splitter = find_splitter(options.sentence_splitter, options.source_language)
-    text: str | None = None
-    encoding = note = ""
-    if options.format != "text":
-        text, encoding, note = _read_document(options)
-    if is_silent:
-        note = ""
-    # Where `auto` finds no wrapped lines, the format is text now.
-    is_document = options.format != "text"
-    if is_document:
-        options.split_sentences = False  # a document is split by its translator
+        # Names a mistake before the model is loaded
+        find_splitter(options.sentence_splitter, options.source_language)
     opening = open_model(options)
-    if text is not None and is_document:
-        _translate_document(opening, options, (text, encoding), splitter, note)
-        return
     output = None if options.output is None else Path(options.output)
-    size = options.batch_size
-    if options.sentences:
-        source = split_lines(options.sentences, len(options.sentences), size)
+    if lines is not None:
+        source = split_lines(lines, len(lines), options.batch_size)
     elif options.input is not None:
-        for file in text_files(options.input, options.output):
-            if not is_given and _find_format(file.name) != "text":
-                raise UserError(
-                    f"A folder to translate must have files of lines, but {file} is a document. "
-                    "Translate it by itself, or say --format text."
-                )
-        checked = stream_texts(options.input, may_be_blank=True, may_be_markup=is_given)
-        total = sum(1 for _ in checked)  # finds damage before an hour of work
-        streamed = stream_texts(options.input, may_be_blank=True, may_be_markup=True)
-        source = split_lines(streamed, total, size)
-    elif text is not None:
-        lines: list[str] = []
-        if text:
-            lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
-        lines = [line.rstrip("\r") for line in lines]
-        source = split_lines(lines, len(lines), size)
-    elif options.live:
-        from vanilla_transformer.decoding.live_translation import LiveTranslation
-
-        with opening as pipeline:
-            live = LiveTranslation(pipeline, source_language=options.source_language)
-            print_texts(live_lines(live, stdin_source(1).blocks, options.as_json))
-        return
+        source = _open_input(options)
     elif output is None and hasattr(sys.stdin, "isatty") and sys.stdin.isatty():
-        with opening as translate:
-            LineTranslator(translate, options, None).converse()
+        with opening as pipeline:
+            LineTranslator(pipeline, options, None).converse()
         return
     else:
-        source = stdin_source(size)
+        source = stdin_source(options.batch_size)
     work = cluster_work(options, partial(_open_work, options, source.total))
     if work is not None:
         _write_shards(options, source.total, work)
         return
-    with opening as translate:
-        translator = LineTranslator(translate, options, source.total)
+    with opening as pipeline:
+        translator = LineTranslator(pipeline, options, source.total)
         is_pipe = output is not None and output.exists() and not output.is_file()
         if output is None or options.input is None or is_pipe:
             texts = translator.texts(source.blocks)
@@ -469,8 +373,26 @@ def translate_command(arguments: Sequence[str]) -> None:
     if translator.changes and not options.quiet:
         print(describe_changes(translator.changes, "lines"), file=sys.stderr)
     if options.fail_on_warnings:
-        places = (f"line {number + 1}" for number in translator.warned)
-        report_doubts(places, translator.warned, source.total or "the", fails=True)
+        positions = (f"line {number + 1}" for number in translator.warned)
+        report_doubts(positions, translator.warned, source.total or "the", fails=True)
+
+
+def _open_input(options: TranslateArguments) -> Source:
+    """Return the lines of a file or a folder, which has been read once to find damage before an
+    hour of work.
+    """
+    assert options.input is not None
+    is_text = options.format == "text"  # whatever the names of files say
+    for file in text_files(options.input, options.output):
+        if not is_text and _find_format(file.name) != "text":
+            raise UserError(
+                f"A folder to translate must have files of lines, but {file} is a document. "
+                "Translate it by itself, or say --format text."
+            )
+    checked = stream_texts(options.input, may_be_blank=True, may_be_markup=is_text)
+    total = sum(1 for _ in checked)
+    streamed = stream_texts(options.input, may_be_blank=True, may_be_markup=True)
+    return split_lines(streamed, total, options.batch_size)
 
 
 def _find_format(name: str) -> str:
@@ -490,24 +412,6 @@ def _find_format(name: str) -> str:
             "how to read it, such as --format text."
         )
     return DOCUMENT_ENDINGS.get(ending, "text")
-
-
-def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
-    """Return a document, its encoding, and a line that says its format: text if `auto` finds no
-    wrapped lines.
-    """
-    from vanilla_transformer.extensions.documents import WrappedText, read_document
-
-    text, encoding = read_document(options.input, options.format)
-    if options.join_lines != "auto":
-        notice = f"{options.input} is translated as {options.format}"
-        return text, encoding, f"{notice}; --format text translates its lines."
-    document = WrappedText(text)
-    if not document.is_wrapped:
-        options.format = "text"
-    notice = f"The lines are wrapped at {document.width} characters"
-    notice += ", so their paragraphs are translated"
-    return text, encoding, f"{notice}; --join_lines no translates each line."
 
 
 def _write_shards(options: TranslateArguments, total: int | None, work: "Work") -> None:

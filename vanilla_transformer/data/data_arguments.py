@@ -582,3 +582,10 @@ def _check_tokens(data: DataArguments) -> None:
                 "bpe has.",
                 "bpe_dropout",
             )
+        needs_pattern = data.tokenizer_model == "regex"
+        if data.tokenizer is None and needs_pattern != bool(data.tokenizer_pattern):
+            reasons.add(
+                "`tokenizer_pattern` must be given with `tokenizer_model: regex` and with no "
+                f"other, got {data.tokenizer_pattern!r} with {data.tokenizer_model}.",
+                "tokenizer_pattern",
+            )

@@ -223,6 +223,7 @@ def write_text_atomically(
     is_replaced = path.is_file() or not path.exists()
     compress = COMPRESSIONS.get(compression_of(path), lambda file, mode: nullcontext(file))
     with (
+        _naming(path),
         atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb") as file,
         compress(file, "wb") as stream,
     ):

@@ -126,7 +126,7 @@ def open_file(path: Path) -> BufferedReader:
     """Open a file or a pipe, see [`open_input`]."""
     if not (path.is_file() or is_pipe(path)):
         raise MissingFileError(
-            f"There is no file {path}. Give the path of a text file with one sentence per line."
+            f"There is no file {path}. Check its name, and the folder of this command."
         )
     return open_input(path)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,15 @@ def lazy_names(
 
 
 def is_command_line() -> bool:
-    """Tell whether this process is the program `vanilla-transformer`.
+    """Tell whether this process is the program `vanilla-transformer`, also by `python -m`.
 
     Its workers get a copy of `sys.argv`, but `multiprocessing` comes before this package there.
     """
-    return (
-        Path((sys.argv or [""])[0]).stem == "vanilla-transformer"
-        and "multiprocessing" not in sys.modules
-    )
+    program = Path((sys.argv or [""])[0]).stem
+    is_program = program == "vanilla-transformer"
+    if program == "-m":  # Python is looking for the module that it runs
+        is_program = ("-m", "vanilla_transformer") in pairwise(sys.orig_argv)
+    return is_program and "multiprocessing" not in sys.modules
 
 
 @contextmanager

@@ -352,7 +352,7 @@ CORPORA = {
         "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3"
     ),
     "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
-    "{file: folder.tsv}": "There is no file folder.tsv",
+    "{file: folder.tsv}": "There is no file folder.tsv. Check its name",
     "{file: column.jsonl}": "Line 2 of column.jsonl is blank, but its translation is not",
     "{file: language.jsonl}": "Line 1 of language.jsonl is blank, but its translation is not",
     "{file: null.jsonl}": "Line 1 of .* must have sentences by language .*, got None",
@@ -390,11 +390,13 @@ MISTAKES = {
     "translate model A --n_best 2 --num_return_sequences 2": (
         "Give --n_best .* or --num_return_sequences .*, not both"
     ),
+    "translate model A --n_best 3 --num_beams 2": "--n_best must be at most --num_beams=2, got 3",
     "translate model A --n_best 0": "`n_best` must be an integer from 1 to 500, got 0",
     "translate model A --input a.en": "Give sentences or a file",
     "translate model --input none": "There is no file none",
     "translate model --input empty": "empty is empty",
     "translate model --input latin": "latin must be UTF-8, but line",
+    "translate model --input a.en --output /dev/full": "Cannot write /dev/full: No space left",
     "translate model --input latin --output o": "latin must be UTF-8, but line",
     "translate model A --output model": "model is a folder",
     "translate model A --output model/config.json --overwrite": "must be another file than the inputs",
@@ -720,7 +722,7 @@ MISTAKES = {
     "train-tokenizer latin --output_dir out": "must be UTF-8",
     "train-tokenizer a.en --output_dir out --vocab_size 9": "vocab_size.* at least 259",
     "train-tokenizer a.en --output_dir out --vocab_size=-5": "vocab_size",
-    "train-tokenizer a.en --output_dir out --model regex": "A pattern must be given for regex",
+    "train-tokenizer a.en --output_dir out --model regex": "`pattern` must be given for regex",
     "train-tokenizer a.en --output_dir out --model regex --pattern (": "of Oniguruma, got '\\('",
     "train-tokenizer a.en --output_dir out --min_frequency=-5": "min_frequency",
     "train-tokenizer a.en --output_dir a.de": "a.de",

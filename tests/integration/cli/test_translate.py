@@ -201,7 +201,7 @@ def printed_and_warned(capsys, *arguments):
     return output.out, [line for line in lines if line.startswith("warning: ")]
 
 
-def test_translate_in_a_terminal_shows_warnings(folder, capsys, monkeypatch):
+def test_translate_in_a_terminal_shows_warnings(folder, capsys, tmp_path, monkeypatch):
     out, _ = printed_and_warned(capsys, folder, *WARNED, "--json")
     rows = [json.loads(line)["translations"][0]["warnings"] for line in out.splitlines()]
     assert "numbers" in rows[0]
@@ -216,8 +216,8 @@ def test_translate_in_a_terminal_shows_warnings(folder, capsys, monkeypatch):
         if names:
             expected.append(f"warning: line {index + 1}: {messages}.")
     assert said == expected
-    for flag in ("--quiet", "--json"):
-        assert printed_and_warned(capsys, folder, *WARNED, flag)[1] == []
+    for flags in (["--quiet"], ["--json"], ["--output", str(tmp_path / "out")]):
+        assert printed_and_warned(capsys, folder, *WARNED, *flags)[1] == []
     (alone,) = printed_and_warned(capsys, folder, WARNED[0])[1]
     assert alone == expected[0].replace("line 1: ", "")
 

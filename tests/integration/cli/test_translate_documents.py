@@ -11,9 +11,9 @@ import zipfile
 
 import pytest
 
-from vanilla_transformer.cli import main, translate
+from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import answers
-from vanilla_transformer.extensions.documents import html_format
+from vanilla_transformer.extensions.documents import commands, html_format
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.languages import Direction, store_direction
 
@@ -147,7 +147,7 @@ def test_translate_names_a_document_that_takes_too_long(monkeypatch, page, capsy
         re.match(r"(a+)+$", "a" * 60 + "!")
 
     monkeypatch.setattr(html_format, "HtmlDocument", read_endlessly)
-    monkeypatch.setattr(translate, "_DOCUMENT_SECONDS", 1)
+    monkeypatch.setattr(commands, "_SECONDS", 1)
     output = page.with_name("out.html")
     files = ["--input", str(page), "--output", str(output)]
     assert main(["translate", "no/model", *files]) == 2

@@ -9,6 +9,7 @@ from tests.processes import run_python
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.loading.model_folders import save_model_folder
+from vanilla_transformer.publishing.space import create_space
 
 
 @pytest.fixture
@@ -33,6 +34,19 @@ def test_space_translates_without_the_package(model_folder, tiny_model, tiny_tok
         expected = translate(text, protect=protect)[0]["translation_text"]
         assert eval(ran.stdout.splitlines()[-1]) == expected
         assert ("{name}" in expected) == protect
+
+
+def test_space_carries_the_code_that_its_model_lacks(model_folder, tmp_path):
+    modules = [*model_folder.glob("*.py")]
+    for module in modules:
+        module.unlink()
+    config = json.loads((model_folder / "config.json").read_text())
+    del config["auto_map"]
+    (model_folder / "config.json").write_text(json.dumps(config))
+    create_space(model_folder, tmp_path / "space")
+    assert modules and not [*model_folder.glob("*.py")]
+    for module in modules:
+        assert (tmp_path / "space" / "model" / module.name).exists()
 
 
 def test_space_of_a_hub_model_names_it(tmp_path, capsys):

@@ -20,6 +20,7 @@ from vanilla_transformer.data.readers import (
     CorpusSpec,
     Piece,
     SentencePair,
+    content_key,
     line_formats,
     open_corpus,
     read_lines,
@@ -564,3 +565,32 @@ def test_lines_that_begin_as_other_formats_only_in_part_are_read(write):
     lines += ['{"a": 1}\tb', "BZ", "PK"]
     for line in lines:
         assert read_lines(write("a.txt", f"{line}\ntwo\n")) == [line, "two"]
+
+
+def key_of(location, **changes):
+    with open_corpus(CorpusSpec(**location, **LANGUAGES | changes)) as corpus:
+        return content_key(corpus)
+
+
+OTHER_LANGUAGES = [{"reverse": True}, {"source_language": "fr"}, {"target_language": "fr"}]
+
+
+def test_content_key_differs_with_the_text_of_each_side(write):
+    one, two = str(write("one", "one\n")), str(write("two", "two\n"))
+    sides = [(one, two), (two, one), (one, one), (two, two)]
+    keys = [key_of({"source": source, "target": target}) for source, target in sides]
+    assert all(key not in keys[:number] for number, key in enumerate(keys))
+    moved = {
+        "source": str(write("three", "one\n")),
+        "target": two,
+        "name": "another",
+        "weight": 2.0,
+    }
+    assert key_of(moved) == keys[0]
+
+
+@pytest.mark.parametrize("changes", OTHER_LANGUAGES, ids=str)
+def test_content_key_differs_with_the_direction(changes, store, write):
+    files = {"source": str(write("one", "one\n")), "target": str(write("two", "two\n"))}
+    for location in (files, *store([{"translation": row | {"fr": "un"}} for row in ROWS])):
+        assert key_of(location) == key_of(location) != key_of(location, **changes)

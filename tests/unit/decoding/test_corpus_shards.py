@@ -264,8 +264,17 @@ def test_write_shards_refuses_another_number_of_lines_than_was_counted(tmp_path,
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("is_written", [True, False])
-def test_corpus_shards_remove_shards_of_a_crash(tmp_path, is_written):
+OUTPUTS = {
+    "all": lambda text: text,
+    "the first": lambda text: text[:-1],
+    "more": lambda text: f"{text}LINE 7\n",
+    "others": str.lower,
+    "none": lambda text: "",
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_corpus_shards_remove_shards_of_a_crash(tmp_path, kind):
     """All shards beside an output that has them are no interrupted run, but a deletion that was
     lost.
     """
@@ -273,17 +282,17 @@ def test_corpus_shards_remove_shards_of_a_crash(tmp_path, is_written):
     shards = CorpusShards.beside(output, ORIGIN, 3)
     shards.open(resume=False)
     work(shards)
-    results = [*shards.results(7)]
-    output.write_text("".join(results if is_written else results[:-1]))
+    results = "".join(shards.results(7))
+    output.write_text(OUTPUTS[kind](results))
     again = CorpusShards.beside(output, ORIGIN | {"model": "another"}, 3)
-    if not is_written:
+    if kind != "all":
         with pytest.raises(ValueError, match="has 7 sentences of an interrupted run"):
             again.open(resume=False)
         return
     again.open(resume=False)
     assert again.finished_lines == 0
     assert [*again.folder.iterdir()] == [again.folder / "manifest.json"]
-    assert output.read_text() == "".join(results)
+    assert output.read_text() == results
 
 
 def test_corpus_shards_resume_keeps_whole_results(tmp_path):

@@ -196,3 +196,11 @@ def test_token_spans_need_a_fast_tokenizer():
 
     with pytest.raises(ValueError, match="Alignments need a fast tokenizer, got SlowTokenizer"):
         token_spans(SlowTokenizer(), ["a"])
+
+
+def test_token_spans_begin_with_languages_without_characters():
+    (ids,) = encode_sentences(TOKENIZERS["bpe"], TINY_SENTENCES[:1])
+    (spans,) = token_spans(TOKENIZERS["bpe"], TINY_SENTENCES[:1])
+    (longer,) = token_spans(TOKENIZERS["bpe"], TINY_SENTENCES[:1], [[7, 8, *ids]])
+    assert len(spans) == len(ids) and spans[0] != (0, 0)
+    assert longer == [(0, 0), (0, 0), *spans]

@@ -56,6 +56,9 @@ def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
         (["/bin/vanilla-transformer", "train"], False, True),
         ([r"vanilla-transformer.exe", "train"], False, True),
         (["/bin/vanilla-transformer", "train"], True, False),
+        (["-m", "vanilla_transformer"], False, True),
+        (["-m", "vanilla_transformer"], True, False),
+        (["-m", "vanilla_transformer.module"], False, False),
         (["-m", "x"], False, False),
         (["train.py"], False, False),
         ([""], False, False),
@@ -64,6 +67,7 @@ def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
 )
 def test_is_command_line_excludes_workers(argv, is_worker, expected, monkeypatch):
     monkeypatch.setattr("sys.argv", argv)
+    monkeypatch.setattr("sys.orig_argv", ["python", "-X", "dev", *argv])
     monkeypatch.setattr("sys.modules", {"multiprocessing": None} if is_worker else {})
     assert is_command_line() is expected
 

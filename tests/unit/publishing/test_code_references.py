@@ -69,6 +69,10 @@ OUTSIDE = {
         set_values("config.json", auto_map={"AutoConfig": "user/evil--c.C"}),
         "user/evil--c.C",
     ),
+    "a repository without a user": (
+        set_values("config.json", auto_map={"AutoConfig": "evil--c.C"}),
+        "evil--c.C",
+    ),
     "another folder": (
         set_values("config.json", auto_map={"AutoConfig": "../evil.C"}),
         "../evil.C",

@@ -329,3 +329,16 @@ def test_override_goes_before_a_glossary_and_keeps_its_other_terms():
     text = "Dog, IT and a small cat"
     assert targets(glossary, text) == ["Köter", "es", "Kätzchen"]
     assert targets(base, text) == ["Hund", "EDV", "Kätzchen"]
+
+
+def test_glossaries_are_equal_if_they_find_the_same_terms():
+    dogs, cats = [("dog", "Hund")], [("cat", "Katze")]
+    assert Glossary(dogs) == Glossary([("dog", " Hund", "line 3")])
+    assert hash(Glossary(dogs)) == hash(Glossary([("dog", " Hund", "line 3")]))
+    overridden = Glossary(cats).override(dogs)
+    assert overridden == Glossary(cats).override(dogs)
+    others = [Glossary(cats), Glossary(dogs, casefold=True), overridden]
+    others.append(Glossary([("cat", "Kater")]).override(dogs))
+    for number, glossary in enumerate([Glossary(dogs), *others]):
+        for other in [Glossary(dogs), *others][:number]:
+            assert glossary != other

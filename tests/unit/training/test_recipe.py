@@ -136,6 +136,8 @@ FLAGS = {
     "--bpe_dropout 1": r"`bpe_dropout` must be a number in \[0, 1\), got 1",
     "--bpe_dropout nan": "`bpe_dropout` must be a number in .*, got nan",
     "--bpe_dropout 0.1 --tokenizer_model unigram": "`bpe_dropout` must be 0 .*got 0.1 with unigram",
+    "--tokenizer_model regex": "`tokenizer_pattern` must be given with .* got None with regex",
+    "--tokenizer_pattern .": "`tokenizer_pattern` must .* with no other, got '.' with bpe",
     "--tokenizer_model spm": "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'",
     "--bpe_dropout 0.1 --tokenizer_model sentencepiece": "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece",
     "--test_target t.de": "`test_source` and `test_target` must be given together",

@@ -52,6 +52,8 @@ class TableDocument(MessageDocument):
         self._cell = re.compile(pattern)
         self._columns = next(csv.reader([columns], skipinitialspace=True), [])
         self._has_names = not columns or not all(map(str.isdecimal, self._columns))
+        if len({*self._columns}) < len(self._columns):
+            raise UserError(f"The columns to translate must be different ones, got {columns}.")
         rows = self._read_rows(text)
         first_row = next(rows, [])
         self._names = self._name_columns(first_row)

@@ -34,11 +34,7 @@ def create_space(
     output_dir = Path(output_dir)
     check_output_dir_is_empty(output_dir)
     is_folder = Path(model).is_dir()
-    if is_folder:
-        missing = missing_files(model)
-        if missing:
-            raise UserError(f"{model} must be a model folder, but it has no {missing[0]}.")
-    else:
+    if not is_folder:
         check_local_model(model)
         check_repo_id(str(model))
     title = title or Path(model).name
@@ -54,7 +50,9 @@ def create_space(
             json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
         )
         if is_folder:
-            stage(model, folder / "model")
+            missing = missing_files(stage(model, folder / "model"))
+            if missing:
+                raise UserError(f"{model} must be a model folder, but it has no {missing[0]}.")
         data = SpaceCardData(
             title=title,
             sdk="gradio",

@@ -130,3 +130,16 @@ def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path, monkeypatch)
     monkeypatch.setattr(low_scores, "corpus_scores", lambda *_: np.array([0.1]))
     with pytest.raises(ValueError, match="must leave some pairs .* got none"):
         load_texts(data, tmp_path / "cache")
+
+
+def test_dual_scores_swap_sides_and_languages_for_the_backward_model(monkeypatch):
+    calls = []
+
+    def record(name, pairs, direction):
+        calls.append((name, [*pairs], direction))
+        return np.ones(len(pairs))
+
+    monkeypatch.setattr(low_scores, "cross_entropies", record)
+    dual_scores("there", "back", [("a", "b")], Direction("en", "de"))
+    forth = ("there", [("a", "b")], Direction("en", "de"))
+    assert calls == [forth, ("back", [("b", "a")], Direction("de", "en"))]

@@ -351,6 +351,32 @@ def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypa
     assert reopened(overwrite=True, **changes).finished_lines == 0
 
 
+OTHER_SEARCHES = [
+    ({"teacher": ["a", "b"]}, "the teacher is another one"),
+    ({"teacher_weights": [1.0, 2.0]}, "`teacher_weights` was None"),
+    ({"teacher_num_beams": 5}, "`teacher_num_beams` was None"),
+    ({"teacher_precision": "int8"}, "`teacher_precision` was None"),
+    ({"teacher_n_best": 3}, "`hypotheses` was 4"),
+    ({"teacher_targets": "interpolated"}, "`teacher_targets` was 'n_best'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "difference"), OTHER_SEARCHES)
+def test_open_shards_continues_the_same_search_only(changes, difference, tmp_path, monkeypatch):
+    monkeypatch.setattr(teacher, "hash_model", str)
+    text = DistillationText("a", 1, lambda: iter(()))
+
+    def reopened(**options):
+        values = {"teacher": ["a", "c"], "teacher_targets": "n_best"} | options
+        return teacher.open_shards(tmp_path, DistillationArguments(**values), text, {}, False)
+
+    reopened().write(Shard(0, 0, ["line"]), ["result"])
+    shards = reopened(teacher_batch_size=8, drop_warnings=False)
+    assert shards.finished_lines == 1
+    with pytest.raises(UserError, match=difference):
+        reopened(**changes)
+
+
 def test_write_student_corpora_shows_ten_examples(tmp_path):
     empty = [Candidate("", ["empty"], [])] * 99
     row = Row(0, "x", [Candidate("b" * 1000, [], []), *empty])

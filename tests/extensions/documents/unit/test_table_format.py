@@ -106,6 +106,8 @@ def test_cells_are_read_as_python_reads_them(rows, line_end, quoting):
         ),
         ("a,b\n", "b,c", "of a, b, got b,c"),
         ("a,b\n", "3", "of 1, 2, got 3"),
+        ("a,b\n", "1,1", "must be different ones, got 1,1"),
+        ("a,b\n", "b, b", "must be different ones, got b, b"),
         ("a,b\n", "0", "of 1, 2, got 0"),
         ("a," * 200 + "\n", "x", "a, a, …, got x"),
         ('a,b\n1,"x\n', "b", 'must be in the format csv, but line 2 is not: 1,"x'),

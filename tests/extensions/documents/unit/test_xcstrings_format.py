@@ -76,6 +76,14 @@ def test_open_messages_are_written_as_xcode_does(style):
     assert text.count("\r") == (text.count("\n") if style == "\r\n" else 0)
 
 
+def test_a_form_for_zero_is_kept_beside_the_others():
+    forms = plurals(zero="No dogs", one="%lld dog", other="%lld dogs")
+    text, _ = fill(write({"dogs": {"localizations": {"en": forms}}}))
+    units = json.loads(text)["strings"]["dogs"]["localizations"]["pl"]["variations"]["plural"]
+    assert [*units] == ["zero", "one", "few", "many", "other"]
+    assert units["zero"] == unit("NO DOGS", "needs_review")
+
+
 def test_lines_of_other_messages_stay():
     text = write(MESSAGES)
     filled, _ = fill(text, copy)

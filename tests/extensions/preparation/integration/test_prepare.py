@@ -11,12 +11,14 @@ import signal
 import sys
 
 import datatrove.executor
+import numpy as np
 import pytest
 from datatrove.executor import SlurmPipelineExecutor
 
 from tests.docs_pages import ROOT, blocks
 from tests.tiny_runs import to_words
 from vanilla_transformer.cli import main
+from vanilla_transformer.data.cleaning import KEPT
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.prepared_corpus import MANIFEST_FILE, open_shards, read_manifest
@@ -158,6 +160,25 @@ def test_a_run_that_was_killed_at_its_end_is_continued(folder, recipe, tmp_path,
     assert files_of(output) == files_of(folder / "one")
     with pytest.raises(UserError, match="must be a new or an empty folder"):
         prepare(recipe, output, SHARD_PAIRS)
+
+
+@pytest.mark.parametrize(("sampled_pairs", "kept"), [(6, [2, 3, 4, 5]), (3, [0, 1])])
+def test_usual_lengths_are_of_the_first_pairs_of_all_shards(
+    sampled_pairs, kept, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(steps, "SAMPLED_PAIRS", sampled_pairs)
+    source, long_target = "a" * 30, "b" * 90  # of two pairs; four have sides of equal length
+    (tmp_path / "a").write_text(f"{source}\n" * 6)
+    (tmp_path / "b").write_text(f"{long_target}\n" * 2 + f"{source}\n" * 4)
+    words = ["--train_source", "a", "--train_target", "b", "--output_dir", "out"]
+    recipe = parse_recipe([*words, "--max_character_ratio", "1.5"])
+    first_steps = plan_preparation(recipe, "prepared", shard_pairs=2)[:3]
+    for step in first_steps:
+        step()
+    preparation = first_steps[0].preparation
+    rules = [preparation.find_broken(shard, []) for shard in range(3)]
+    assert [*np.flatnonzero(np.concatenate(rules) == KEPT)] == kept
 
 
 def test_a_file_that_changed_since_it_was_split_is_refused(tmp_path, monkeypatch):

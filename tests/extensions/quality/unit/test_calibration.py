@@ -1,5 +1,6 @@
 """The fit of confidence to chrF, its agreement with chrF, and the configuration that stores it."""
 
+import json
 import math
 import random
 import sys
@@ -11,15 +12,20 @@ import pytest
 
 from vanilla_transformer.data.corpus import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.protection.stand_ins import StandIns
 from vanilla_transformer.decoding.translations import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.quality.calibration import (
+    CalibratedModel,
     calibrate,
     cross_validate,
     fit_calibration,
     measure_agreement,
     spearman_correlation,
+    store_calibration,
 )
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.translation_warnings import WarningLimits
 
 
 def noisy_features(count):
@@ -168,3 +174,22 @@ def test_calibration_names_a_damaged_configuration(change):
     message = "`confidence` in the configuration is damaged. `vanilla-transformer calib"
     with pytest.raises(ValueError, match=message):
         Calibration.from_config(SimpleNamespace(confidence=stored))
+
+
+def test_store_calibration_keeps_the_words_of_other_directions(tmp_path):
+    (tmp_path / "config.json").write_text('{"d_model": 16}')
+    calibration = fit_calibration(FEATURES, SCORES)
+    calibrated = CalibratedModel(calibration, WarningLimits(0.5), None)
+    words = {
+        Direction("en", "de"): StandIns(("Tom",)),
+        Direction("de", "en"): StandIns(("Anna",), ("47",)),
+        NO_DIRECTION: StandIns(),
+    }
+    for direction, stand_ins in words.items():
+        store_calibration(tmp_path, calibrated, direction, stand_ins)
+    config = SimpleNamespace(**json.loads((tmp_path / "config.json").read_text()))
+    for direction, stand_ins in words.items():
+        assert StandIns.from_config(config, direction) == stand_ins
+    assert Calibration.from_config(config) == calibration
+    assert WarningLimits.from_config(config).shortest == 0.5
+    assert config.d_model == 16

@@ -91,6 +91,17 @@ def test_fair_queue_fills_a_batch_past_a_text_that_does_not_fit(queue):
     assert names(queue.take()) == ["first0", *(f"large{number}" for number in range(7))]
 
 
+def test_fair_queue_keeps_its_clock_where_a_text_that_did_not_fit_comes_last():
+    queue = FairQueue(LIMITS.model_copy(update={"max_batch_tokens": 300}))
+    queue.add(request("a", "wide", 1, tokens=200))
+    queue.add(request("b", "x", 21))
+    assert [len(queue.take()) for _ in range(3)] == [8, 8, 5]
+    queue.add(request("c", "early", 1))
+    assert names(queue.take()) == ["wide0"]
+    queue.add(request("d", "late", 1))
+    assert names(queue.take()) == ["early0", "late0"]
+
+
 def test_fair_queue_bounds_the_tokens_of_a_batch_with_padding(queue):
     queue.add(request("a", "x", 3, tokens=400))
     assert names(queue.take()) == ["x0", "x1"]

@@ -66,11 +66,20 @@ def test_pipeline_translates_annotated_text(translate, options):
     assert translate(TEXTS, glossary=pairs, term_mode="soft", **options) == expected
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_constrained"),
-    [("Der Mann schläft.", False), ("Männer schlafen.", True), ("Der Mannes schläft.", True)],
-)
-def test_exact_terms_constrain_only_what_lacks_one(translate, monkeypatch, answer, is_constrained):
+TWO_MEN = "A man sees a man."
+EXACT_TERMS = [
+    ("A man is sleeping.", "Der Mann schläft.", False),
+    ("A man is sleeping.", "Männer schlafen.", True),
+    ("A man is sleeping.", "Der Mannes schläft.", True),
+    (TWO_MEN, "Ein Mann sieht einen Mann.", False),
+    (TWO_MEN, "Ein Mann sieht ihn.", True),
+]
+
+
+@pytest.mark.parametrize(("source", "answer", "is_constrained"), EXACT_TERMS)
+def test_exact_terms_constrain_only_what_lacks_one(
+    translate, monkeypatch, source, answer, is_constrained
+):
     searched = []
 
     def search(sentences, options, report):
@@ -81,7 +90,7 @@ def test_exact_terms_constrain_only_what_lacks_one(translate, monkeypatch, answe
         return rows
 
     monkeypatch.setattr(translate, "search", search)
-    translate("A man is sleeping.", glossary={"man": "Mann"}, term_mode="exact", num_beams=2)
+    translate(source, glossary={"man": "Mann"}, term_mode="exact", num_beams=2)
     assert searched == [False, True][: 1 + is_constrained]
 
 

@@ -5,6 +5,8 @@ import shutil
 import stat
 
 import pytest
+import torch
+from torch import nn
 from torch._inductor.exc import CppCompileError
 
 from tests.sweeps import rare
@@ -12,7 +14,11 @@ from tests.tiny_engines import engine_of, translate
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
-from vanilla_transformer.decoding.engine.machine_cache import is_usable, prepare_cache
+from vanilla_transformer.decoding.engine.machine_cache import (
+    identity_of,
+    is_usable,
+    prepare_cache,
+)
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.files.hashes import write_hashes
 
@@ -201,3 +207,34 @@ def test_cache_root_names_a_home_folder_that_is_not_there(monkeypatch):
     message = "must be a folder, but there is no home folder for ~nosuch/cache. Give"
     with pytest.raises(ValueError, match=message):
         machine_cache.cache_root()
+
+
+def linear(inputs=2, name="weight", dtype=torch.float32, value=0.0):
+    step = nn.Module()
+    step.register_parameter(name, nn.Parameter(torch.full((3, inputs), value, dtype=dtype)))
+    return step
+
+
+IDENTITY = identity_of(linear(), "few_rows", 4)
+OTHER_STEPS = {
+    "the dtype": (linear(dtype=torch.bfloat16), "few_rows", 4),
+    "the shape": (linear(inputs=3), "few_rows", 4),
+    "the name of a weight": (linear(name="bias"), "few_rows", 4),
+    "a setting": (linear(), "few_rows", 5),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_STEPS)
+def test_identity_differs_with_all_that_code_depends_on(kind):
+    assert identity_of(*OTHER_STEPS[kind]) != IDENTITY
+
+
+def test_identity_differs_with_the_release_and_the_processor(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "1.0")
+    of_release = identity_of(linear(), "few_rows", 4)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "none")
+    assert len({IDENTITY, of_release, identity_of(linear(), "few_rows", 4)}) == 3
+
+
+def test_identity_is_shared_by_models_with_other_weights():
+    assert identity_of(linear(value=1.0), "few_rows", 4) == IDENTITY

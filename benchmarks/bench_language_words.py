@@ -17,7 +17,8 @@ Measured on the test set of FLORES: 0.8 of 1,000 in 205 languages. NTREX,
 every 25th: 0.3. Subtitles of films: 0. Tatoeba, every 40th: 1.1, all in Lojban. Lectures on
 mathematics: 10, all of them formulas. Chat of WMT 2022: 19, nearly all of them masks such as
 `#NAME#`. A sample of the files of 15 projects: placeholders 100 %, identifiers 99.1 %, options
-99.5 %, names of files 99.1 %, calls 99.0 %.
+99.5 %, names of files 99.1 %, calls 99.0 %. Identifiers of 16 projects for which
+no rule was made: 99.1 %.
 """
 
 import argparse

@@ -18,13 +18,13 @@ STATEMENTS = {
     "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13333,
     "vanilla_transformer/publishing": 963,
-    "vanilla_transformer/text": 1297,
+    "vanilla_transformer/text": 1316,
     "vanilla_transformer/training": 3204,
     "vanilla_transformer/files": 1023,
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 299,
     "vanilla_transformer/user_input": 583,
-    "tests": 47243,
+    "tests": 47244,
 }
 # Lists of statements, and of handlers and cases, which hold statements
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

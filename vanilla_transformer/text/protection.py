@@ -73,7 +73,7 @@ KINDS = {
         ["https://a.example/x?y=1", "www.a.example", "example.com"],
         [
             rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}",
-            rf"(?<!{_LETTER})www\.{_URL}",
+            rf"(?<!{_LETTER}\.?)www\.{_URL}",
             # Domains
             rf"(?<![{_LETTER}.+\-/@])(?:[A-Za-z0-9-]++\.)+(?:com|edu|gov|net|org)(?![.\-@]?{_LETTER})"
             rf"(?:/(?:{_URL})?+)?+",
@@ -195,7 +195,7 @@ KINDS = {
             # Versions
             rf"(?<![{_LETTER}.,]|(?<!\S)-)"
             rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
-            rf"|v?\d++(?:\.\d++)++\.?(?:(?:a|b|rc|post)\d++|dev\d*+)|(?:\d++\.)++[Xx]"
+            rf"|v?\d++(?:\.\d++)++\.?(?:(?i:a|b|c|rc|alpha|beta|post)\d++|dev\d*+)|(?:\d++\.)++[Xx]"
             rf"|[Xx]\.(?:[Yy]|\d++)(?:\.(?:[Zz]|\d++))?+)(?!{_LETTER}|[.,:/]\d)",
             rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?"
             rf"[\dX](?!{_LETTER})",
@@ -238,23 +238,37 @@ _SIGNS = r"[_=\\|+#:\-(.*\^~<{@}$]"
 _CONJUNCTIONS = "und|oder|bzw|sowie|noch|en|of|och|eller|og|ja|tai|sekä|või|és|vagy"
 # Words after the name of a class, as in: a logging.Filter object
 _NOUNS_OF_PROGRAMS = (
-    "(?:argument|constructor|instance|method|object|parameter)s?|(?:sub)?class(?:es)?"
+    "(?:argument|constructor|instance|method|parameter)s?|(?:sub)?class(?:es)?|attribute|construct"
+    "|datatype|decorator|exception|field|function|model|module|object|property|type"
 )
-# Words before such a noun that begin a sentence, before which a space may be missing
+# Words before a noun that ends a sentence, before the verb in: the park.Tom objects
+_ARTICLES = "an?|the|this|that|my|your|his|her|its|our|their"
+# Words that begin a sentence, before which a space may be missing
 _DETERMINERS = (
     "The|This|That|These|Those|Each|Every|Any|Some|No|All|My|Your|His|Her|Its|Our|Their|What|Which"
     "|First|Second|Third|Ce|Cet|Cette|Une?|Les?|Des|Chaque|Het|Een|Dit|Dat|Elk|Deze"
 )
-# At the beginning of a run: options and endings of names of files
+_FIRST_WORDS = (
+    f"{_DETERMINERS}|I|You|He|She|It|We|They|There|Then|Now|Also|However|And|But|So|If|When|As|In"
+    "|On|At|For|To|Please|Note"
+)
+# Before the first part of a name such as queue.Queue
+_BEGINS_NAME = r"(?<![\w.@/'’-])"
+# At the beginning of a run: options, endings of names of files, and names such as _orm.Session
 _BEGINS_NO_WORD = (
     rf"(?<=(?<![\p{{L}}-])\p{{Ll}}{{1,30}}\s)(?<!\b(?:{_CONJUNCTIONS})\s)-[A-Za-z]{{2,}}+(?![\w'’-])|"
     r"--[a-z]|-(?:v++|[a-z]\d?+)(?![\w'’])|-[BCDFGHJLMNPQRTX](?![\w'’.])"
-    r"|(?<!\A|[.!?…\-]\s)-(?:(?:[A-Z]\d*+|[A-Z]{2,}+)(?![\w'’])|[A-Za-z]++-[a-z])"
-    r"|\.[a-z]{2,}+(?!\w|\.(?!\Z))|_[A-Za-z][A-Za-z\d]*+(?![^_]*+_)"
+    r"|(?<!\A|[.!?…\-]\s)-(?:(?:[A-Z]\d*+|[A-Z]{2,}+)(?![\w'’])|[A-Za-z]++-[a-z\d])"
+    r"|-[A-Z][a-z]++(?=\s(?:flag|option|switch)\b)"
+    r"|\.[a-z]{2,}+(?!\w|\.(?!\Z))|\.[a-z]\.[a-z]{2}|_[A-Za-z][A-Za-z\d]*+(?![^_]*+_)"
+    r"|[_.]{1,2}+[A-Za-z_][A-Za-z\d_]++\.[A-Z]\w"
 )
+# The name of a class after the name of its module, as in queue.Queue, models.Model, pathlib.Path
+_SAME_NAME = rf"(?<={_BEGINS_NAME}(?P<part>[a-z]{{4,30}})(?:s|lib)?)\.(?=(?i:(?P=part)))"
 _IN_NO_WORD = "|".join(
     (
         rf"(?<=[\p{{Latin}}\d{_FIELD}])_++(?=[\p{{Latin}}\d{_FIELD}])|__(?=[A-Za-z])",
+        r"(?<=\w-)_(?=[a-z])",
         rf"(?<=[A-Za-z\]])=|=(?=[A-Za-z\"'${_FIELD}])",
         r"\\(?=\w)|(?<=[A-Za-z\])])\|(?=[A-Za-z\[\-])",
         # Keys, and languages of programs
@@ -263,21 +277,34 @@ _IN_NO_WORD = "|".join(
         rf"(?<=[{_NAMED}>])::|::(?={_NAMED})|(?<=[\w)])[-=]>(?=\w)",
         # Calls, and pages of manuals
         rf"(?<=[\w\]{_FIELD}])\(\)|(?<=[a-z])\([1-9][a-z]?\)",
-        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+\d++)\)|(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        rf"(?<={_NAMED})\((?:\(\)|\.\.\.|-?[a-z]*+\d++|[A-Z][a-z]++[A-Z]\w*+)\)",
+        rf"(?<={_NAMED})\((?=[^()\s]*+\))(?:\*|[^()\"'=_\s]*+[\"'=_])",
+        rf"(?<=\b[a-z]{{3,20}})\((?=[A-Z]\))|(?<=[A-Z]{{4}})\({_FIELD}++\)|(?<=\bO)\((?=[^()\s]++\))",
         # Not the endings of file(s), Datei(en), bijou(x), and Hungarian a(z)
         rf"(?<={_NAMED})\((?:[a-z]{{3,}}+\)(?!\w)|(?:[b-df-hj-lpqtvwy]|(?<!u\()x)\)(?!\w)|\w++\()",
         # Names of files, and names of several parts
         rf"(?<={_NAMED}{{2}}|[{_FIELD}\])])\.(?=[a-z_][A-Za-z0-9_]++(?!{_LETTER}))",
         rf"(?<=[A-Za-z]{{2}}[-_]\d)\.(?=[a-z]{{2,4}}(?!{_LETTER}))",
-        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<=\w/\w{{1,2}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        rf"(?<={_NAMED}{{3}})\.(?=[a-z](?!\w))|(?<={_NAMED}{{2}})\.(?=[A-Z][a-z]++[A-Z])",
+        r"(?<=\w/\w{1,2})\.(?=[a-z](?!\w))|(?<=\w/\w{1,20}/\w{1,2})\.(?=[a-z]{2,4}(?!\w))",
+        _SAME_NAME,
+        # Names of variables, and names in capitals beside other words
+        rf"(?<={_BEGINS_NAME}[A-Z])\.(?=[a-z]{{4,}}+(?![\w'’]|\.\w))",
+        rf"(?<={_BEGINS_NAME}[a-z])\.(?=[a-z]{{2,}}+[A-Z])",
+        r"(?<=[a-z]\s[A-Z]{3,20})\.(?=[A-Z]{3,}+(?!\w))",
+        rf"(?<={_BEGINS_NAME}[A-Z]{{3,20}})\.(?=[A-Z]{{3,}}+\s[a-z])",
         r"(?<=[a-z]{2})\.(?=[A-Z](?:[A-Z\d]|(?![\w'’])))",
-        # The same at an edge of a sentence, within which a space may be missing after a period
-        r"(?<=(?:\A\s{0,9}(?:[-*]\s{1,3})?(?:An?\s)?|[.!?:]\s|[(\[])[a-z_]\w{1,30})"
+        # Names of classes at an edge of a sentence, within which a space may be missing after a
+        # period; and after an article that begins one
+        r"(?<=(?:\A\s{0,9}(?:[-*]\s{1,3})?|[.!?:]\s)(?:(?:An?|The)\s)?[a-z_]\w{1,30})"
         r"\.(?=[A-Z][a-z]++(?![\w'’]))",
+        r"(?<=[(\[][a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?![\w'’]))",
         r"(?<=(?<![\w.@/-])[a-z_]\w{1,30})\.(?=[A-Z][a-z]++(?:[;:)\]]|[.!?]?+\s*+\Z))",
         # The same before a noun of programs
-        rf"(?<=(?<![\w.@/-])[a-z_]\w{{1,30}})"
+        rf"(?<=(?<![\w.@/-])[A-Za-z_]\w{{1,30}})"
         rf"\.(?!(?:{_DETERMINERS})\b)(?=[A-Z][a-z]++\s(?:{_NOUNS_OF_PROGRAMS})\b)",
+        rf"(?<=(?<![\w.@/-]|\b(?:{_ARTICLES})\s)[A-Za-z_]\w{{1,30}})"
+        rf"\.(?!(?:{_DETERMINERS})\b)(?=[A-Z][a-z]++\sobjects\b)",
         rf"(?<=(?<![\w.'’-])[a-z])\.(?=[a-z]{{4,}}+(?!{_LETTER}))",
         r"(?<=[*/])\.(?=[A-Za-z])|(?<=\w/)\*",
         r"(?<=[A-Za-z0-9)}])\^(?=\w)|(?<=[A-Za-z])~(?=\d)|(?<=[A-Za-z])[<{@](?=[A-Za-z])",
@@ -287,7 +314,6 @@ _IN_NO_WORD = "|".join(
 _NO_LANGUAGE = regex.compile(
     rf"(?={_SIGNS})(?:(?<!{_LETTER})(?:{_BEGINS_NO_WORD})|{_IN_NO_WORD})", regex.V1
 )
-_WITHIN = rf"(?={_SIGNS})(?:{_IN_NO_WORD})"
 _PLAIN = f"[{_RUN}--{_SIGNS}]"
 # What ends a run, but is a word of language beside what is kept, as in foo()'s
 _SUFFIX = (
@@ -297,13 +323,30 @@ _SUFFIX = (
 _IN_PARENTHESES = (
     r"\((?:[^()\s]|\([^()\s]*+\))*+\)|\[[^\[\]\s]*+\]|(?<==)(?:\"[^\"\s]*+\"|'[^'\s]*+')|(?<=\w/)\*"
 )
-_OTHER = regex.compile(
-    rf"(?<!{_RUN}){_OPENING}*+"
-    rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{_WITHIN}){_SIGNS}{_PLAIN}*+)*+{_WITHIN})"
-    rf"(?<core>(?:(?!{_SUFFIX})(?:{_IN_PARENTHESES}|[{_RUN}--{_CLOSING}]"
-    rf"|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
-    regex.V1,
+
+
+def _compile_runs(in_no_word: str) -> regex.Pattern[str]:
+    """Return the expression of runs that have one of some signs."""
+    within = rf"(?={_SIGNS})(?:{in_no_word})"
+    return regex.compile(
+        rf"(?<!{_RUN}){_OPENING}*+"
+        rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{within}){_SIGNS}{_PLAIN}*+)*+{within})"
+        rf"(?<core>(?:(?!{_SUFFIX})(?:{_IN_PARENTHESES}|[{_RUN}--{_CLOSING}]"
+        rf"|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
+        regex.V1,
+    )
+
+
+# Names that look like a missing space after a period, as in: from kombu.Queue to A.id
+_LIKE_WORDS = (
+    rf"(?<={_BEGINS_NAME}(?<module>[A-Za-z_]\w{{1,30}}))\.(?!(?:{_FIRST_WORDS})\b)(?=[A-Z]++[a-z])"
+    rf"|(?<={_BEGINS_NAME}(?<module>[A-Z]))\.(?=[a-z]{{1,3}}+(?![\w'’]|\.\w))"
 )
+_NAMES_LIKE_WORDS = regex.compile(rf"(?=\.)(?:{_LIKE_WORDS})")
+_OTHER = _compile_runs(_IN_NO_WORD)
+_OTHER_BESIDE_CODE = _compile_runs(f"{_IN_NO_WORD}|{_LIKE_WORDS}")
+# Signs of programs, beside which such names are kept. A lone period is none.
+_CODE = regex.compile(rf"[_()=\\|:<>{{}}/#*~-]|[a-z][A-Z]|{_SAME_NAME}")
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(
     r"[^\p{L}\p{M}\s,;'\"!?).\-(]|ℹ|[.\-(](?=\S)(?:(?<=www\.)|(?<=\.)[a-zA-Z]|(?<=-)-[a-z]"
@@ -340,10 +383,23 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
             pieces += [text[end : match.start()], _FIELD * len(match[0])]
             end = match.end()
     shown = "".join([*pieces, text[end:]])
-    if not _NO_LANGUAGE.search(shown):
-        return ranges
-    others = [match.span("core") for match in _OTHER.finditer(shown)]
+    others = list[Range]()
+    if _NO_LANGUAGE.search(shown):
+        others = [match.span("core") for match in _OTHER.finditer(shown)]
+    if _is_about_programs(shown, others):
+        others = [match.span("core") for match in _OTHER_BESIDE_CODE.finditer(shown)]
     return merge([*ranges, *others]) if others else ranges
+
+
+def _is_about_programs(text: str, others: Sequence[Range]) -> bool:
+    """Return whether names in a text that look like words are kept.
+
+    They are beside runs that are no language, or two have the same first part.
+    """
+    modules = [match["module"] for match in _NAMES_LIKE_WORDS.finditer(text)]
+    if not modules:
+        return False
+    return len({*modules}) < len(modules) or any(_CODE.search(text, *span) for span in others)
 
 
 def adds_signs(source: str, translation: str, sign: regex.Pattern[str] = SIGN) -> bool:

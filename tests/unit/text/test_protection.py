@@ -150,6 +150,37 @@ def test_find_protected_finds_each_example(example):
             ["-C", "-Wall", "-fno-exceptions", '--a="b,c"'],
         ),
         ("2.0.dev and 1.3dev", ["2.0.dev", "1.3dev"]),
+        ("see 1.1RC1 or 1.0c1 or 2.0alpha1", ["1.1RC1", "1.0c1", "2.0alpha1"]),
+        (
+            "The _orm.Session or .query.Query of a per-_schema.Table",
+            ["_orm.Session", ".query.Query", "per-_schema.Table"],
+        ),
+        (
+            "the queue.Queue is a models.Model with pathlib.Path in it",
+            ["queue.Queue", "models.Model", "pathlib.Path"],
+        ),
+        (
+            "the graph has G.nodes, and d.addCallback or a.www.plugin has REQUEST.SESSION twice",
+            ["G.nodes", "d.addCallback", "a.www.plugin", "REQUEST.SESSION"],
+        ),
+        ("The kombu.Connection is here. The kombu.Queue is", ["kombu.Connection", "kombu.Queue"]),
+        # Names that look like words, beside text of programs, and two of one module
+        ("to inherit from pb.Root in a_b, or G.adj is", ["pb.Root", "a_b", "G.adj"]),
+        ("either typing.Union or typing.Optional is", ["typing.Union", "typing.Optional"]),
+        ("It has A.id and the A.bs here", ["A.id", "A.bs"]),
+        ("Call a_b first.Then it ends.It is", ["a_b"]),
+        (
+            "We use the auth.User model and normal threading.Lock objects.",
+            ["auth.User", "threading.Lock"],
+        ),
+        (
+            "see repr(C), O(n), select(BigTable) and VARCHAR(255)",
+            ["repr(C)", "O(n)", "select(BigTable)", "VARCHAR(255)"],
+        ),
+        (
+            "use src/bin/a.rs, .d.ts and the -Zgc flag with color-lighten or -lighten-1",
+            ["src/bin/a.rs", ".d.ts", "-Zgc", "-lighten-1"],
+        ),
     ],
 )
 def test_find_protected_finds_fields_whole(text, expected):
@@ -170,7 +201,14 @@ ORDINARY += ["- Yes. -I know.", "-Hola", "…and", "wait...what", "U.S.-based", 
 ORDINARY += [
     "Haupt- und -text",
     "Sanomat -lehti",
-    "the queue.Queue is",
+    "the kombu.Queue is",
+    "the park.Tom objects.",
+    "in his car.Tom objects to it",
+    "urgent but.She left.Tom is",
+    "EE.UU y EE.UU",
+    "J.Smith and J.Adams",
+    "STOP.WAIT.NOW",
+    "vitamin(e) A.b is",
     "It ends here.The object",
     "Il est fini.Cette instance",
     "COVID-9.Then",
@@ -260,6 +298,19 @@ HARD += ["a_", "(a", "[a", "((", "))", "'-A", "-A", "--", "f(a", "f((", "|a", "#
 HARD += ["a--b.", "a/", "a(...)", "a-.com", "*-", "-v"]
 HARD += ["`a <", ":a:", "$a", "[[", "[b", "a.b.", "\\", ":a", "f(_", "000 ", "f(a)(", "x:a"]
 HARD += ["_a ", "a_a.", "a -a", "a(a)", "-a-", "-A-a", "f(a(", '="', "='a ", "a/*", "a.A ", ".a."]
+HARD += [
+    "aaaa.",
+    "aaaa.Aa ",
+    "aa.Aa_",
+    "A.a ",
+    "_a.A",
+    "AAA.",
+    "a AAA.",
+    "a(A",
+    "O(",
+    "a/a/a.",
+    "-A-1",
+]
 
 
 @pytest.mark.parametrize(

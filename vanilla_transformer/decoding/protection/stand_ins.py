@@ -6,7 +6,7 @@ and the sentence around it suffers. It has seen names, numbers and domains, and 
 right place. So a sentence is decoded with such words, and the text to keep is put back.
 
 Which words a model copies differs by direction: names are transliterated into Russian, and small
-numbers are spelled. A probe of a hundred sentences tells.
+numbers are spelled. A probe of at most 160 sentences tells.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,25 @@ _NUMBERS = ("47", "83", "26", "64", "38", "92", "57", "75")
 _DOMAINS = ("example.com", "google.com")
 # Sentences of some languages that take a word; others get the ones of English.
 _FRAMES = {
-    "ar": ("رأيت {}.", "أين {}؟", "{} هنا.", "هذا من {} أيضا.", "اتصل بـ {} غدا."),
+    "ar": (
+        "رأيت {}.",
+        "أين {}؟",
+        "{} هنا.",
+        "هذا من {} أيضا.",
+        "اتصل بـ {} غدا.",
+        "{} طلب مني المساعدة.",
+        "هل تعرف لماذا تأخر {}؟",
+        "أعطينا {} كتابا جديدا.",
+    ),
     "de": (
         "Ich habe {} gesehen.",
         "Wo ist {}?",
         "{} ist hier.",
         "Das ist auch von {}.",
         "Ruf morgen {} an.",
+        "{} hat mich um Hilfe gebeten.",
+        "Weißt du, warum {} zu spät kommt?",
+        "Wir haben {} ein neues Buch gegeben.",
     ),
     "en": (
         "I saw {}.",
@@ -37,6 +49,9 @@ _FRAMES = {
         "{} is here.",
         "This is from {}, too.",
         "Call {} tomorrow.",
+        "{} asked me to help.",
+        "Do you know why {} is late?",
+        "We gave {} a new book.",
     ),
     "es": (
         "He visto a {}.",
@@ -44,15 +59,39 @@ _FRAMES = {
         "{} está aquí.",
         "Esto también es de {}.",
         "Llama a {} mañana.",
+        "{} me pidió ayuda.",
+        "¿Sabes por qué {} llega tarde?",
+        "Le dimos a {} un libro nuevo.",
     ),
-    "fr": ("J'ai vu {}.", "Où est {} ?", "{} est ici.", "C'est aussi de {}.", "Appelle {} demain."),
-    "it": ("Ho visto {}.", "Dov'è {}?", "{} è qui.", "Anche questo è di {}.", "Chiama {} domani."),
+    "fr": (
+        "J'ai vu {}.",
+        "Où est {} ?",
+        "{} est ici.",
+        "C'est aussi de {}.",
+        "Appelle {} demain.",
+        "{} m'a demandé de l'aide.",
+        "Sais-tu pourquoi {} est en retard ?",
+        "Nous avons donné un nouveau livre à {}.",
+    ),
+    "it": (
+        "Ho visto {}.",
+        "Dov'è {}?",
+        "{} è qui.",
+        "Anche questo è di {}.",
+        "Chiama {} domani.",
+        "{} mi ha chiesto aiuto.",
+        "Sai perché {} è in ritardo?",
+        "Abbiamo dato a {} un libro nuovo.",
+    ),
     "ja": (
         "{}を見ました。",
         "{}はどこですか。",
         "{}はここです。",
         "これも{}からです。",
         "明日{}に電話してください。",
+        "{}が私に助けを求めました。",
+        "{}がなぜ遅れているか知っていますか。",
+        "{}に新しい本をあげました。",
     ),
     "nl": (
         "Ik heb {} gezien.",
@@ -60,6 +99,9 @@ _FRAMES = {
         "{} is hier.",
         "Dit is ook van {}.",
         "Bel {} morgen.",
+        "{} heeft mij om hulp gevraagd.",
+        "Weet je waarom {} te laat is?",
+        "We hebben {} een nieuw boek gegeven.",
     ),
     "pl": (
         "Widzę {}.",
@@ -67,6 +109,9 @@ _FRAMES = {
         "{} jest tutaj.",
         "To też jest od {}.",
         "Zadzwoń jutro do {}.",
+        "{} prosi mnie o pomoc.",
+        "Czy wiesz, dlaczego {} się spóźnia?",
+        "To nowa książka, którą ma {}.",
     ),
     "pt": (
         "Eu vi {}.",
@@ -74,12 +119,42 @@ _FRAMES = {
         "{} está aqui.",
         "Isto também é de {}.",
         "Ligue para {} amanhã.",
+        "{} me pediu ajuda.",
+        "Você sabe por que {} está atrasado?",
+        "Nós demos um livro novo a {}.",
     ),
-    "ru": ("Я вижу {}.", "Где {}?", "{} здесь.", "Это тоже от {}.", "Позвони {} завтра."),
-    "tr": ("{} gördüm.", "{} nerede?", "{} burada.", "Bu da {} için.", "Yarın {} ara."),
-    "zh": ("我看见了{}。", "{}在哪里？", "{}在这里。", "这也是{}的。", "明天给{}打电话。"),
+    "ru": (
+        "Я вижу {}.",
+        "Где {}?",
+        "{} здесь.",
+        "Это тоже от {}.",
+        "Позвони {} завтра.",
+        "{} просит меня о помощи.",
+        "Ты знаешь, почему {} опаздывает?",
+        "Мы дали {} новую книгу.",
+    ),
+    "tr": (
+        "{} gördüm.",
+        "{} nerede?",
+        "{} burada.",
+        "Bu da {} için.",
+        "Yarın {} ara.",
+        "{} benden yardım istedi.",
+        "{} neden geç kaldı, biliyor musun?",
+        "Yeni kitap {} için.",
+    ),
+    "zh": (
+        "我看见了{}。",
+        "{}在哪里？",
+        "{}在这里。",
+        "这也是{}的。",
+        "明天给{}打电话。",
+        "{}请我帮忙。",
+        "你知道{}为什么迟到吗？",
+        "我们给了{}一本新书。",
+    ),
 }
-_MOST_FAILURES = 1
+_MOST_FAILURES = 2
 _BESIDE_WORD = regex.compile(WORD_CHARACTER, regex.V1)
 # Fields whose value is a number
 _NUMBER_FIELD = regex.compile(
@@ -187,7 +262,7 @@ def direction_key(direction: Direction) -> str:
 
 def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns:
     """
-    Return the words that a model copies in four of five sentences, those first that it copies in
+    Return the words that a model copies in six of eight sentences, those first that it copies in
     all.
 
     Args:

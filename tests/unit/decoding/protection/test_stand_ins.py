@@ -44,7 +44,9 @@ def test_choose_tells_words_by_the_kind_of_text(source, first, second):
 
 
 def test_probe_keeps_the_words_that_come_back():
-    """A model that spells numbers, transliterates names but three, and fails once for one."""
+    """A model that spells numbers, transliterates a name in three sentences, and fails twice for
+    another.
+    """
     asked = []
 
     def translate(texts):
@@ -52,15 +54,15 @@ def test_probe_keeps_the_words_that_come_back():
         for text in texts:
             asked.append(text)
             answer = re.sub(r"\d+", "viele", text)
-            answer = re.sub(r"Peter(?! is)", "Pjotr", answer)
-            answer = re.sub("I saw Anna", "Ich sah Anja", answer)
+            answer = re.sub("Peter(?= asked| is late| a )", "Pjotr", answer)
+            answer = re.sub("(I saw|Call) Anna", "Anja", answer)
             answers.append(answer)
         return answers
 
     words = probe_stand_ins(translate, "en_XX")
     names = ("Tom", "Maria", "John", "David", "Julia", "Robert", "Paul", "Daniel", "Anna")
     assert words == StandIns(names, (), ("example.com", "google.com"))
-    assert len(asked) <= 100 and "Peter is here." not in asked
+    assert len(asked) <= 160 and "We gave 47 a new book." not in asked
     assert "Ich habe Tom gesehen." not in asked
     probe_stand_ins(translate, "de")
     assert "Ich habe Tom gesehen." in asked

@@ -12,9 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
-    "vanilla_transformer/cli": 1636,
+    "vanilla_transformer/cli": 1639,
     "vanilla_transformer/data": 3684,
-    "vanilla_transformer/decoding": 7638,
+    "vanilla_transformer/decoding": 7647,
     "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13333,
     "vanilla_transformer/publishing": 963,
@@ -24,7 +24,7 @@ STATEMENTS = {
     "vanilla_transformer/loading": 166,
     "vanilla_transformer/machine": 299,
     "vanilla_transformer/user_input": 583,
-    "tests": 47244,
+    "tests": 47260,
 }
 # Lists of statements, and of handlers and cases, which hold statements
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

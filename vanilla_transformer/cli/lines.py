@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
     from vanilla_transformer.decoding.live_translation import LiveTranslation
+    from vanilla_transformer.decoding.sentences import Draft
 
     from .translate import TranslateArguments
 
@@ -201,7 +202,8 @@ class LineTranslator:
             "return_warnings": as_objects,
         }
         self.settings = {name: value for name, value in settings.items() if value}
-        self.columns = dict[str, list[str]]()  # options with a line for each sentence
+        # Options with a value for each line
+        self.columns: dict[str, Sequence[str | Draft]] = {}
         files = {"target_prefix": options.target_prefixes, "draft": options.draft}
         for name, path in files.items():
             if path is None:
@@ -235,6 +237,8 @@ class LineTranslator:
         """Find what changed since an earlier version of the lines, whose translations are kept or
         become drafts.
         """
+        from vanilla_transformer.decoding.sentences import Draft
+
         source_path, translation_path = paths
         earlier = list(stream_lines(source_path, may_be_blank=True))
         translations = list(stream_lines(translation_path, may_be_blank=True))
@@ -248,12 +252,13 @@ class LineTranslator:
         segments = [Segment(line, line) for line in lines]
         versions = [Segment(line, line) for line in earlier]
         self.changes = find_changes(segments, versions)
-        drafts = [""] * len(self.changes)
+        drafts = [Draft("")] * len(self.changes)
         for number, change in enumerate(self.changes):
             if change.earlier is not None:
-                drafts[number] = translations[change.earlier]
+                draft = translations[change.earlier]
+                drafts[number] = Draft(draft, source=earlier[change.earlier])
             if change.kind == KEPT:
-                self.kept[number] = drafts[number]
+                self.kept[number] = drafts[number].text
         if len(self.kept) < len(drafts) and self.options.num_beams in (None, 1):
             self.columns["draft"] = drafts
             self.settings["draft_bias"] = DRAFT_BIAS
@@ -268,8 +273,8 @@ class LineTranslator:
             if number not in self.kept:
                 numbers.append(number)
                 sources.append(line)
-        for name, lines_of_file in self.columns.items():
-            settings[name] = [lines_of_file[number] for number in numbers]
+        for name, values in self.columns.items():
+            settings[name] = [values[number] for number in numbers]
         if options.tab_constraints:  # each line has its own after the sentence
             cells = [line.split("\t") for line in sources]
             shared = options.constraint or []

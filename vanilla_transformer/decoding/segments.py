@@ -153,16 +153,23 @@ class SentenceReader:
             prefix = None if prefix is None else []
         return sentences
 
-    def _add_draft(self, sentences: list[Sentence], draft: str) -> list[Sentence]:
+    def _add_draft(self, sentences: list[Sentence], draft: Draft) -> list[Sentence]:
         """Return the sentences of a text with its draft: with the sentences of the draft, if there
         are as many, or else with all of it.
         """
-        parts = [part.text for part in self._split(draft)]
-        if len(parts) != len(sentences):
-            parts = [" ".join(parts)] * len(sentences)
+        texts = [part.text for part in self._split(draft.text)]
+        sources = [part.text for part in self._split(draft.source)]
+        if len(texts) != len(sentences):
+            texts = [" ".join(texts)] * len(sentences)
+            sources = [" ".join(sources)] * len(sentences)
+        if len(sources) != len(texts):
+            sources = [""] * len(texts)
         drafted = []
-        for sentence, part in zip(sentences, parts, strict=True):
-            of_sentence = Draft(part, self._options.draft_bias) if part else None
+        for sentence, text, source in zip(sentences, texts, sources, strict=True):
+            of_sentence = None
+            if text:
+                part = Draft(text, self._options.draft_bias, source)
+                of_sentence = part.with_values(sentence.text)
             drafted.append(sentence._replace(draft=of_sentence))
         return drafted
 
@@ -181,10 +188,12 @@ class SentenceReader:
         return close_word(words, encode_words(self._tokenizer, words, "A target prefix"))
 
 
-def _check_draft(draft: object) -> str:
+def _check_draft(draft: object) -> Draft:
+    if isinstance(draft, Draft):
+        return draft
     if not isinstance(draft, str | None):
         raise OptionError(f"{_DRAFT_RULE}, got {draft!r}.")
-    return draft or ""
+    return Draft(draft or "")
 
 
 class TextValues:

@@ -14,6 +14,8 @@ from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import answers, corpus_shards
+from vanilla_transformer.decoding.segments import SentenceReader
+from vanilla_transformer.decoding.sentences import Draft
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
@@ -138,7 +140,7 @@ def test_translate_follows_the_draft_of_each_line(folder, tmp_path, capsys):
         assert first.startswith("Zwei Hunde") and others == plain[1:]
 
 
-def test_translate_keeps_the_translations_of_unchanged_lines(folder, tmp_path, capsys):
+def test_translate_keeps_the_translations_of_unchanged_lines(folder, tmp_path, capsys, monkeypatch):
     texts = {"old": "A man.\nTwo dogs run.\n\n", "old.de": "Ein  Mann!\nZwei Hunde\n\n"}
     texts["new"] = "Two dogs run now.\n\nA man.\nThree\n"
     for name, text in texts.items():
@@ -146,12 +148,20 @@ def test_translate_keeps_the_translations_of_unchanged_lines(folder, tmp_path, c
     files = ["--input", str(tmp_path / "new"), "--previous", str(tmp_path / "old")]
     files += [str(tmp_path / "old.de"), *GREEDY]
     plain = printed(capsys, folder, "--input", str(tmp_path / "new"), *GREEDY)
+    drafts, add_draft = [], SentenceReader._add_draft
+
+    def record(reader, sentences, draft):
+        drafts.append(draft)
+        return add_draft(reader, sentences, draft)
+
+    monkeypatch.setattr(SentenceReader, "_add_draft", record)
     for flags in ([], ["--batch_size", "1"], ["--output", str(tmp_path / "out")]):
         assert main(["translate", str(folder), *files, *flags]) == 0
         output, error = capsys.readouterr()
         lines = (output or (tmp_path / "out").read_text()).split("\n")
         assert lines[1:] == ["", "Ein  Mann!", plain[3], ""]
         assert error.endswith("Kept 2 of 4 lines; 1 changed, 1 new.\n")
+    assert drafts == [Draft("Zwei Hunde", source="Two dogs run."), Draft("")] * 3
     objects = [json.loads(line) for line in printed(capsys, folder, *files, "--json")]
     assert [entry["previous"] for entry in objects] == ["changed", "kept", "kept", "new"]
     assert objects[2] == {

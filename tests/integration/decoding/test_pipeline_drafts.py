@@ -86,6 +86,25 @@ def test_pipeline_pairs_the_sentences_of_a_text_and_of_its_draft(translate, monk
     ]
 
 
+def test_pipeline_gives_a_draft_with_a_source_the_values_of_the_text(translate, monkeypatch):
+    searched = record_requests(translate, monkeypatch)
+    text = "A man of 7.\nTwo dogs."
+    known = Draft("Ein Mann von 8.\nZwei.", source="A man of 8.\nTwo.")
+    fewer = Draft("Ein Mann von 8.", source="A man of 8.")
+    translate(
+        [text] * 3, draft=[known, fewer, known._replace(source="A man of 8.")], draft_bias=0.2
+    )
+    drafts = [sentence.draft for sentences, _ in searched for sentence in sentences]
+    assert drafts == [
+        Draft("Ein Mann von 7.", 0.2, "A man of 7."),
+        Draft("Zwei.", 0.2, "Two."),
+        Draft("Ein Mann von 7.", 0.2, "A man of 7."),
+        Draft("Ein Mann von .", 0.2, "A man of ."),
+        Draft("Ein Mann von 8.", 0.2),
+        Draft("Zwei.", 0.2),
+    ]
+
+
 def test_pipeline_shows_the_search_a_draft_with_the_masks_of_its_source(
     tiny_tokenizer, monkeypatch
 ):

@@ -94,9 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = ", ".join(COMMANDS)
         hint = did_you_mean(name, COMMANDS)
         return _refuse(f"There is no command {name!r}.{hint} Commands: {known}.", 2)
-    return run(
-        lambda words: find_command(name)(words), rest
-    )  # Ctrl-C may come while it is imported
+    # Within `run`, since Ctrl-C may come while the command is imported
+    return run(lambda words: find_command(name)(words), rest)
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], None]:

@@ -260,14 +260,14 @@ def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dic
 
     Args:
         options: Flags, of which `source_language` and `target_language` are read, and `glossary`
-            and `format` if they are there.
+            and `source_format` if they are there.
     """
     from vanilla_transformer.decoding.options import check_languages
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
         of_files = (getattr(options, name, None) for name in ("glossary", "memory"))
-        is_named = any(of_files) or getattr(options, "format", None) in _NAMING
+        is_named = any(of_files) or getattr(options, "source_format", None) in _NAMING
         if options.target_language is not None and not is_named:
             reason = (
                 "is for models that translate into several languages, for `--glossary FILE` "

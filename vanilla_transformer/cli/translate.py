@@ -221,6 +221,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 self.overwrite = True  # by all that it has
         if self.previous is not None:
             self._check_previous(format)
+        if format != "text":
+            self._check_output(format)
         is_alone = self.input is None and self.output is None and not self.sentences
         if self.live and not (is_alone and format == "text"):
             raise UserError(
@@ -254,6 +256,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         for name in _NOT_OF_DOCUMENTS:
             if getattr(self, name):
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+
+    def _check_output(self, format: str) -> None:
         row = FORMATS.get(format)
         if row is None or format == "wrapped" or self.output is None:
             return  # an unknown format is refused once the input is read

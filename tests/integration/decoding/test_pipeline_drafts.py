@@ -91,9 +91,8 @@ def test_pipeline_gives_a_draft_with_a_source_the_values_of_the_text(translate, 
     text = "A man of 7.\nTwo dogs."
     known = Draft("Ein Mann von 8.\nZwei.", source="A man of 8.\nTwo.")
     fewer = Draft("Ein Mann von 8.", source="A man of 8.")
-    translate(
-        [text] * 3, draft=[known, fewer, known._replace(source="A man of 8.")], draft_bias=0.2
-    )
+    drafts = [known, fewer, known._replace(source=fewer.source)]
+    translate([text] * 3, draft=drafts, draft_bias=0.2)
     drafts = [sentence.draft for sentences, _ in searched for sentence in sentences]
     assert drafts == [
         Draft("Ein Mann von 7.", 0.2, "A man of 7."),

@@ -189,7 +189,7 @@ class TranslationRequest(_Entries):
             *(texts, of_all_texts, client, self.format, *for_each_text),
             columns=self.columns,
             existing=self.existing,
-            previous=self.previous,
+            previous=tuple(self.previous),
         )
 
 

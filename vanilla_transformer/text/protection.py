@@ -75,7 +75,7 @@ KINDS = {
             rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}",
             rf"(?<!{_LETTER}\.?)www\.{_URL}",
             # Domains
-            rf"(?<![{_LETTER}.+\-/@])(?:[A-Za-z0-9-]++\.)+(?:com|edu|gov|net|org)(?![.\-@]?{_LETTER})"
+            rf"(?<![{_LETTER}.+\-/@])(?:[A-Za-z0-9-]++\.){{1,126}}(?:com|edu|gov|net|org)(?![.\-@]?{_LETTER})"
             rf"(?:/(?:{_URL})?+)?+",
         ],
         "a0",

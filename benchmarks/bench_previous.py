@@ -182,15 +182,15 @@ def main(arguments: Sequence[str]) -> None:
         if not update.changed:
             continue
         updates += 1
-        plainly = BlockTranslator(translate, splitter)
+        translator = BlockTranslator(translate, splitter)
         memory = TranslationMemory(update.pairs)
-        by_memory = BlockTranslator(partial(translate, memory=memory), splitter)
+        memory_translator = BlockTranslator(partial(translate, memory=memory), splitter)
         new = [replace(block, earlier=None) for block in update.changed]
         translations = {
-            "from scratch": plainly(new),
-            "with --memory": by_memory(new),
-            "with --previous": plainly(update.changed),
-            "with both": by_memory(update.changed),
+            "from scratch": translator(new),
+            "with --memory": memory_translator(new),
+            "with --previous": translator(update.changed),
+            "with both": memory_translator(update.changed),
         }
         for system, blocks in translations.items():
             systems.setdefault(system, []).extend(block.text for block in blocks)

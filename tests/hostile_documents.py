@@ -34,6 +34,6 @@ KINDS = ("endless", "large", "deadly", "faulty")
 class HostileTranslator(DocumentTranslator):
     """Translate documents, of which those whose only text is one of `KINDS` do harm."""
 
-    def describe(self, texts, format, options, default, columns):
+    def describe(self, texts, format, options, default):
         task = super().describe(texts, format, options, default)
         return task._replace(texts=Hostile(texts[0])) if texts[0] in KINDS else task

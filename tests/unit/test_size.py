@@ -12,13 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 STATEMENTS = {
     "vanilla_transformer/*.py": 2506,
-    "vanilla_transformer/cli": 1642,
+    "vanilla_transformer/cli": 1644,
     "vanilla_transformer/data": 3684,
     "vanilla_transformer/decoding": 7647,
     "vanilla_transformer/evaluation": 1298,
-    "vanilla_transformer/extensions": 13333,
+    "vanilla_transformer/extensions": 13330,
     "vanilla_transformer/publishing": 963,
-    "vanilla_transformer/text": 1316,
+    "vanilla_transformer/text": 1320,
     "vanilla_transformer/training": 3204,
     "vanilla_transformer/files": 1023,
     "vanilla_transformer/loading": 166,

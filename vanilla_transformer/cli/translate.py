@@ -153,11 +153,16 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     )
 
     @property
+    def named_format(self) -> str:
+        """Return the format that is given, or that the name of the file says."""
+        return self.format or _find_format(self.input or "")
+
+    @property
     def source_format(self) -> str:
-        """Return the format of the text, as it is given or as the name of its file says."""
+        """Return the format as which the text is read: lines may be joined."""
         if self.join_lines != "no":
             return "wrapped"
-        return self.format or _find_format(self.input or "")
+        return self.named_format
 
     def further_inputs(self) -> list[str | Path | int]:
         """Return standard input if it is translated."""
@@ -165,10 +170,10 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
     @model_validator(mode="after")
     def _check_together(self) -> "TranslateArguments":
-        named_format = self.format or _find_format(self.input or "")
-        if self.join_lines != "no" and named_format != "text":
+        if self.join_lines != "no" and self.named_format != "text":
             raise UserError(
-                f"--join_lines is for plain text, but `--format` is {named_format}. Leave one out."
+                f"--join_lines is for plain text, but `--format` is {self.named_format}. Leave one "
+                "out."
             )
         format = self.source_format
         if self.n_best is not None and self.num_return_sequences is not None:

@@ -327,14 +327,12 @@ _IN_PARENTHESES = (
 
 def _compile_runs(in_no_word: str) -> regex.Pattern[str]:
     """Return the expression of runs that have one of some signs."""
-    within = rf"(?={_SIGNS})(?:{in_no_word})"
-    return regex.compile(
-        rf"(?<!{_RUN}){_OPENING}*+"
-        rf"(?={_BEGINS_NO_WORD}|{_PLAIN}*+(?:(?!{within}){_SIGNS}{_PLAIN}*+)*+{within})"
-        rf"(?<core>(?:(?!{_SUFFIX})(?:{_IN_PARENTHESES}|[{_RUN}--{_CLOSING}]"
-        rf"|{_CLOSING}++(?=[{_RUN}--{_CLOSING}])))++)",
-        regex.V1,
-    )
+    sign = rf"(?={_SIGNS})(?:{in_no_word})"
+    has_sign = rf"{_PLAIN}*+(?:(?!{sign}){_SIGNS}{_PLAIN}*+)*+{sign}"
+    start = rf"(?<!{_RUN}){_OPENING}*+(?={_BEGINS_NO_WORD}|{has_sign})"
+    inner = f"[{_RUN}--{_CLOSING}]"
+    part = rf"(?!{_SUFFIX})(?:{_IN_PARENTHESES}|{inner}|{_CLOSING}++(?={inner}))"
+    return regex.compile(rf"{start}(?<core>(?:{part})++)", regex.V1)
 
 
 # Names that look like a missing space after a period, as in: from kombu.Queue to A.id

@@ -31,11 +31,13 @@ def change_corpus(
         draw = partial(draw_phrase, common=find_common_words(training.dataset), tags=tags)
         augment = find_augmentations(changes, training.dataset, training.key, texts.cache_dir, tags)
         encode = partial(encode_sentences, tokenizer)
-        arguments = (seed, max_tokens, share, draw, key, texts.cache_dir)
-        corpus = AugmentedCorpus(corpus, augment, encode, *arguments)
+        corpus = AugmentedCorpus(
+            corpus, augment, encode, seed, max_tokens, share, draw, key, texts.cache_dir
+        )
     if data.bpe_dropout:
-        limits = (seed, max_tokens, key, texts.cache_dir)
-        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, *limits)
+        corpus = BpeDropoutCorpus(
+            corpus, tokenizer, data.bpe_dropout, seed, max_tokens, key, texts.cache_dir
+        )
     return corpus
 
 

@@ -246,14 +246,12 @@ class DocumentTranslator:
         format: str,
         options: TranslationOptions,
         default: Direction = NO_DIRECTION,
-        columns: str = "",
     ) -> DocumentTask:
         """Return what another process needs to read and write documents, which asks for
         translations.
 
         Args:
             default: Languages that are neither options nor known.
-            columns: See [`DocumentTask`].
         """
         source = options.src_lang or self._direction.source or default.source
         target = options.tgt_lang or self._direction.target or default.target
@@ -263,7 +261,6 @@ class DocumentTranslator:
             find_direction(self._pipeline.tokenizer, source, target),
             ("abbreviations", options.src_lang or self._language),
             options.protect,
-            columns,
         )
 
     def translate(

@@ -37,7 +37,6 @@ class Documents(Protocol):
         format: str,
         options: TranslationOptions,
         default: Direction,
-        columns: str,
     ) -> Any: ...
     def translate(
         self, sentences: Sequence[Sentence], options: TranslationOptions

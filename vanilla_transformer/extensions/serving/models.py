@@ -244,10 +244,10 @@ class ServedModel:
         from vanilla_transformer.extensions.documents.translation import translate_task
 
         self.limits.check_request(request.texts, request.options.count, request.format)
-        task = documents.describe(
-            request.texts, request.format, request.options, self.default, request.columns
+        task = documents.describe(request.texts, request.format, request.options, self.default)
+        task = task._replace(
+            columns=request.columns, existing=request.existing, previous=request.previous
         )
-        task = task._replace(existing=request.existing, previous=request.previous)
 
         async def answer(sentences: list[Sentence]) -> list[Translation]:
             limits, answers = self.limits, dict[int, Translation]()

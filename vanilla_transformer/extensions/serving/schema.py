@@ -184,9 +184,14 @@ class TranslationRequest(_Entries):
             )
         update = {"constraints": None, "target_prefix": None, "draft": None}
         of_all_texts = resolved.model_copy(update=update)
-        for_each_text = constraints, prefixes, drafts
         return TextRequest(
-            *(texts, of_all_texts, client, self.format, *for_each_text),
+            texts,
+            of_all_texts,
+            client,
+            self.format,
+            constraints=constraints,
+            prefixes=prefixes,
+            drafts=drafts,
             columns=self.columns,
             existing=self.existing,
             previous=tuple(self.previous),

@@ -14,6 +14,7 @@ from tests.tiny import TINY_SIZES, TINY_VOCAB_SIZE, tiny_config, tiny_model
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.extensions.conversion.common import load_model
 from vanilla_transformer.loading.model_folders import save_model_folder
 from vanilla_transformer.training.device_batch import should_pack
@@ -85,6 +86,17 @@ def test_model_is_loaded_as_the_class_that_saved_it(module, tiny_tokenizer, tmp_
     assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
     assert type(user.Rolled.from_pretrained(base)) is user.Rolled
     assert type(AutoModelForSeq2SeqLM.from_pretrained(base)) is paper_class
+
+
+def test_identity_of_a_model_has_the_module_of_the_user(module, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model")
+    plain = hash_model(folder)
+    path, _ = module(ROLLED)
+    before = hash_model(folder)
+    path.write_text(ROLLED.replace("roll(1", "roll(2"))
+    after = hash_model(folder)
+    assert plain.items() < before.items() and plain.items() < after.items()
+    assert before != after
 
 
 LOADING = """

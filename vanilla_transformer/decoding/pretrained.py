@@ -46,6 +46,7 @@ from vanilla_transformer.loading.model_names import (
 from vanilla_transformer.machine.cores import usable_cores
 from vanilla_transformer.machine.imports import requires_extra
 from vanilla_transformer.user_input.reasons import first_line
+from vanilla_transformer.user_input.user_modules import USER_MODULE
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -444,7 +445,8 @@ def _check_tokens(model: "DecodedModel") -> None:
 
 
 def hash_model(name: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a model that translations depend on.
+    """Return the SHA-256 of each file of a model that translations depend on, and of the module
+    of the user that defines its classes.
 
     Models of the Hub must be loaded.
     """
@@ -466,6 +468,9 @@ def hash_model(name: str | Path) -> dict[str, str]:
     base = base_of_adapter(folder)
     if base is not None:
         hashes = hash_model(base) | hashes
+    user_module = os.environ.get(USER_MODULE)
+    if user_module:
+        hashes["user_module"] = hash_file(Path(user_module))
     return hashes
 
 

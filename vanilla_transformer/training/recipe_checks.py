@@ -39,6 +39,8 @@ def check_recipe(recipe: Recipe) -> None:
     """Refuse values that cannot work, before anything is read or written."""
     with Reasons() as reasons:
         with reasons.collect():
+            _check_empty_values(recipe)
+        with reasons.collect():
             _check_optimization(recipe)
         with reasons.collect():
             check_data_arguments(recipe.data)
@@ -55,6 +57,19 @@ def check_recipe(recipe: Recipe) -> None:
                 find_loss_term(function_name)
         with reasons.collect():
             _check_output(recipe)
+
+
+def _check_empty_values(recipe: Recipe) -> None:
+    """Refuse empty text, which would name the current folder. Where it is the default, a key must
+    be given, and its own rule says what for.
+    """
+    defaults = default_values()
+    with Reasons() as reasons:
+        for section in (recipe.data, recipe.fine_tuning, recipe.classes):
+            for name, value in section:
+                if value == "" != defaults[name]:
+                    problem = "got '', perhaps from a variable of the shell that is not set"
+                    reasons.add(f"`{name}` must not be empty, {problem}. Set it, or leave it out.", name)
 
 
 def _check_optimization(recipe: Recipe) -> None:

@@ -138,6 +138,9 @@ FLAGS = {
     "--bpe_dropout 0.1 --tokenizer_model unigram": "`bpe_dropout` must be 0 .*got 0.1 with unigram",
     "--tokenizer_model regex": "`tokenizer_pattern` must be given with .* got None with regex",
     "--tokenizer_pattern .": "`tokenizer_pattern` must .* with no other, got '.' with bpe",
+    "--tokenizer ''": "^`tokenizer` must not be empty, got '', .*, or leave it out",
+    "--init_from ''": "^`init_from` must not be empty, got ''",
+    "--user_module ''": "`user_module` must be a file of Python",
     "--tokenizer_model spm": "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'",
     "--bpe_dropout 0.1 --tokenizer_model sentencepiece": "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece",
     "--test_target t.de": "`test_source` and `test_target` must be given together",
@@ -198,6 +201,7 @@ EN_DE = "--output_dir out --source_language en --target_language de"
 WITHOUT_FILES = {
     "--train_source a.en --output_dir out": "`train_target` must be given",
     "--train_source a.en --train_target a.de": "`output_dir` must be given",
+    "--train_source '' --train_target a.de --output_dir out": "^`train_source` must not be empty, got '', perhaps",
     "--dataset x --target_language de --output_dir out": "`source_language` must be given with a `dataset`",
     "--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'": "no key of a corpus 'wieght'. Did you mean 'weight'?",
     "--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'": "There is no key of a corpus 'no_weight'",

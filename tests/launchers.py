@@ -47,7 +47,7 @@ def run_two_processes(function, folder):
     """Call `function(rank, folder, results)` in each of two processes, and return what they put into
     `results`.
     """
-    with fork_context().Manager() as manager:
+    with fork_context() as context, context.Manager() as manager:
         results = manager.dict()
         arguments = function, str(folder), results
         torch.multiprocessing.start_processes(_join, arguments, nprocs=2, start_method="forkserver")

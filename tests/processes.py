@@ -19,6 +19,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
@@ -33,15 +34,23 @@ _WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 @cache
-def fork_context():
-    """Start the process to fork from, and return a context of `multiprocessing` that forks from
-    it.
+def _fork_server():
+    """Start the process to fork from. `multiprocessing` has another one for the package, which
+    imports other modules: with those of this one, each document would take seconds.
     """
-    forkserver._forkserver._stop()  # that of the package in this process, which has imported it
-    multiprocessing.set_forkserver_preload(["tests.preloaded"])
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(["tests.preloaded"])
     with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}):
-        forkserver.ensure_running()
-    return multiprocessing.get_context("forkserver")
+        server.ensure_running()
+    return server
+
+
+@contextmanager
+def fork_context():
+    """Yield a context of `multiprocessing` that forks from [`_fork_server`] meanwhile."""
+    connect = _fork_server().connect_to_new_process
+    with mock.patch.object(forkserver, "connect_to_new_process", connect):
+        yield multiprocessing.get_context("forkserver")
 
 
 class Forked:
@@ -58,8 +67,9 @@ class Forked:
         words = [*map(str, arguments)]
         environment = dict(os.environ if env is None else env)
         program = (words, environment, os.fspath(cwd or os.getcwd()), files)
-        self._process = fork_context().Process(target=_run, args=program)
-        self._process.start()
+        with fork_context() as context:
+            self._process = context.Process(target=_run, args=program)
+            self._process.start()
         self.pid = self._process.pid
 
     @property

@@ -19,12 +19,14 @@ TORCHAO = ["torchao>=0.18"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["transformers>=5.23", "onnx>=1.20", "onnxscript>=0.6", "onnxruntime>=1.29"]
 BABEL = ["babel>=2.14"]
+SENTENCEX = ["sentencex>=1.0.11"]
 SERVE = [
     *BABEL,
     "fastapi>=0.115",
     "uvicorn>=0.30",
     "prometheus-client>=0.20",
     "python-multipart>=0.0.18",
+    *SENTENCEX,
 ]
 CLEANING = [*BABEL, "py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
@@ -37,7 +39,7 @@ DOCUMENTS = [
     "translate-toolkit>=3.19",
     "fluent.syntax>=0.19",
 ]
-DOCUMENTS += [*BABEL, "sentencex>=1.0.11"]
+DOCUMENTS += [*BABEL, *SENTENCEX]
 OPTIONAL = [
     *PLOTS,
     *EVALUATION,

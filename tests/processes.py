@@ -36,7 +36,7 @@ _WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 @cache
 def _fork_server():
     """Start the process to fork from. `multiprocessing` has another one for the package, which
-    imports other modules: with those of this one, each document would take seconds.
+    imports other modules, without which each document would take seconds.
     """
     server = forkserver.ForkServer()
     server.set_forkserver_preload(["tests.preloaded"])

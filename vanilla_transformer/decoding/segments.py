@@ -5,8 +5,8 @@ Constraints, target prefixes and seeds are given for all texts or for each one. 
 token ids and numbers of each sentence, so that later steps see only sentences.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import chain, islice, pairwise, repeat, starmap
+from collections.abc import Callable, Container, Iterator, Sequence, Sized
+from itertools import islice, pairwise, repeat, starmap
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.errors import UserError
@@ -47,6 +47,7 @@ class SentenceReader:
         encode: Returns the token ids of sources.
         config: Configuration of the model, see [`source_limits`].
         count: The number of texts, if it is known.
+        memory: Texts that have a translation. A line that is one of them stays whole.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class SentenceReader:
         encode: Encode,
         config: "PreTrainedConfig",
         count: int | None,
+        memory: Container[str] = (),
     ):
-        self._options, self._tokenizer = options, tokenizer
+        self._options, self._tokenizer, self._memory = options, tokenizer, memory
         self._encode = lambda texts: encode(texts, options)
         self._limits = source_limits(config)
         self._splitter = splitter_of(options)
@@ -121,8 +123,13 @@ class SentenceReader:
         lines = split_lines(text)
         if self._splitter is None:
             return lines
-        parts = [split_line(line, self._splitter) for line in lines]
-        return list(chain.from_iterable(parts))
+        parts = list[Segment]()
+        for line in lines:
+            if line.text in self._memory:
+                parts.append(line)
+            else:
+                parts += split_line(line, self._splitter)
+        return parts
 
     def _complete(
         self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None

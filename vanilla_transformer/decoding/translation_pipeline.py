@@ -513,7 +513,14 @@ class TranslationCall:
         self._pipeline, self.options = pipeline, options
         self.num_return_sequences = options.count
         tokenizer, config = pipeline.tokenizer, pipeline.model.config
-        self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count)
+        self._memory = None
+        if options.memory is not None and not options.return_tensors:
+            from vanilla_transformer.extensions.memory.memory import as_memory
+
+            direction = find_direction(tokenizer, options.src_lang, options.tgt_lang)
+            self._memory = as_memory(options.memory, direction)
+        known = self._memory or ()
+        self._reader = SentenceReader(options, tokenizer, pipeline.encode, config, count, known)
         self._find_warnings = None
         if options.return_warnings:
             self._find_warnings = warning_finder(tokenizer, config, vars(options))
@@ -542,11 +549,11 @@ class TranslationCall:
 
         options = self.options.model_copy(update={"batch_size": batch_size})
         decode: Decode = self._pipeline.decode
-        if options.memory is not None and not options.return_tensors:
+        if self._memory is not None:
             from vanilla_transformer.extensions.memory.memory_search import use_memory
 
             can_draft = self._pipeline.uses_engine and not self._pipeline.reranks
-            decode = use_memory(decode, self._pipeline.tokenizer, can_draft)
+            decode = use_memory(decode, self._memory, can_draft)
         return decode(sentences, options, report_both)
 
     def answer(

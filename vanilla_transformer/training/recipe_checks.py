@@ -69,7 +69,9 @@ def _check_empty_values(recipe: Recipe) -> None:
             for name, value in section:
                 if value == "" != defaults[name]:
                     problem = "got '', perhaps from a variable of the shell that is not set"
-                    reasons.add(f"`{name}` must not be empty, {problem}. Set it, or leave it out.", name)
+                    reasons.add(
+                        f"`{name}` must not be empty, {problem}. Set it, or leave it out.", name
+                    )
 
 
 def _check_optimization(recipe: Recipe) -> None:

@@ -92,6 +92,15 @@ class TranslationMemory:
     def __len__(self) -> int:
         return len(self._targets)
 
+    def __contains__(self, text: object) -> bool:
+        """Return whether a text has a translation; that of a similar source does not count."""
+        assert isinstance(text, str)
+        source = tidy(text)
+        target = self._targets.get(source)
+        if target is not None and is_faithful(source, target):
+            return True
+        return self._base is not None and text in self._base
+
     def add(self, source: str, target: str) -> None:
         """Add a pair, instead of the one with the same source if there is one."""
         with self._lock:

@@ -8,21 +8,18 @@ with a target prefix or phrases of their own do not use the memory.
 
 from collections.abc import Sequence
 
-from transformers import PreTrainedTokenizerBase
-
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.sentences import Decode, Draft, Report, Sentence
 from vanilla_transformer.decoding.token_texts import Token
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.text.changes import DRAFT_BIAS
-from vanilla_transformer.text.languages import find_direction
 from vanilla_transformer.text.protection import locate
 
-from .memory import EXACT, Match, TranslationMemory, as_memory
+from .memory import EXACT, Match, TranslationMemory
 
 
-def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bool) -> Decode:
-    """Return a decode that uses the memory of a request.
+def use_memory(decode: Decode, memory: TranslationMemory, can_draft: bool) -> Decode:
+    """Return a decode that uses a memory.
 
     Args:
         can_draft: Whether an engine decodes the model, and no other model reranks its translations.
@@ -31,10 +28,6 @@ def use_memory(decode: Decode, tokenizer: PreTrainedTokenizerBase, can_draft: bo
     def decode_by_memory(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        memory = options.memory
-        if not isinstance(memory, TranslationMemory):
-            direction = find_direction(tokenizer, options.src_lang, options.tgt_lang)
-            memory = as_memory(memory, direction)
         bias = options.draft_bias
         options = options.model_copy(update={"memory": None, "draft_bias": 0.0})
         is_drafted = can_draft and not (options.do_sample or options.mbr or options.count > 1)

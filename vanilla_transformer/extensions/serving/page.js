@@ -140,6 +140,9 @@ function readLines() {
   return [lines, places];
 }
 
+/* Return the options that a model knows, each of them on. */
+const knownOptions = (names, features) => Object.fromEntries(names.filter(name => features.includes(name)).map(name => [name, true]));
+
 const inLine = (place, lines) => lines.length > 1 ? ` in line ${place + 1}` : "";
 
 async function translateText(signal) {
@@ -148,7 +151,7 @@ async function translateText(signal) {
   const [lines, places] = readLines();
   const started = performance.now();
   const features = await chosenFeatures(signal);
-  const options = Object.fromEntries(settings.returned.filter(name => features.includes(name)).map(name => [name, true]));
+  const options = knownOptions(settings.options, features);
   const text = places.map(place => lines[place]);
   const rows = await request({text, num_return_sequences: settings.num_hypotheses, ...options}, signal).catch(error => {
     if (error instanceof Problem)
@@ -172,11 +175,13 @@ async function followTyping() {
   if (live.isRunning) return;
   live.isRunning = true;
   try {
-    if (!(await chosenFeatures()).includes("draft")) return;
+    const features = await chosenFeatures();
+    if (!features.includes("draft")) return;
+    const options = knownOptions(["split_sentences"], features);
     while (find("result").hidden && find("source").value.trim() && find("source").value !== live.text) {
-      await translateTyped(draftBias);
+      await translateTyped(options, draftBias);
       await sleep(find("source").value === live.text ? pause : 0);
-      if (find("source").value === live.text) await translateTyped(0);
+      if (find("source").value === live.text) await translateTyped(options, 0);
     }
   } catch (error) { // a translation by the button names it
     if (!(error instanceof Problem)) console.error(error);
@@ -188,13 +193,13 @@ async function followTyping() {
 }
 
 /* Translate the lines that changed, or for the last time all that are not exact. */
-async function translateTyped(bias) {
+async function translateTyped(options, bias) {
   const text = find("source").value, [lines, places] = readLines(), known = live.lines;
   const changed = places.filter(place => bias === 0 ? !live.lines[place]?.isExact : lines[place] !== live.lines[place]?.source);
   if (changed.length) {
     const texts = changed.map(place => lines[place]);
     const draft = changed.map(place => live.drafts[place] ?? "");
-    const rows = await request({text: texts, draft, draft_bias: bias});
+    const rows = await request({text: texts, draft, draft_bias: bias, ...options});
     if (live.lines !== known) return; // of another language, or before the button was pressed
     changed.forEach((place, number) => {
       live.drafts[place] = rows[number][0];

@@ -15,7 +15,8 @@ from .models import Models
 from .service import OF_PAGES
 
 _NUM_HYPOTHESES = 4
-_RETURNED = ("return_scores", "return_alignments", "return_warnings")
+# Of each text, where the model knows them
+_OPTIONS = ("return_scores", "return_alignments", "return_warnings", "split_sentences")
 _SHOWN_LIMITS = (
     "max_texts",
     "max_characters",
@@ -69,7 +70,7 @@ def add_page(
     settings = {
         "models": model_names,
         "features": list(loaded.known) if loaded else None,
-        "returned": _RETURNED,
+        "options": _OPTIONS,
         "warnings": WARNINGS,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
         "endings": DOCUMENT_ENDINGS if has_documents else {},

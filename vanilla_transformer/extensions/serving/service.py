@@ -638,6 +638,9 @@ class _Translator:
             content["tgt_lang"] = str(direction.target)
         translation_request = TranslationRequest.model_validate(content)
         resolved = await self._resolve(request, model, translation_request, client)
+        if resolved.format == TEXT and "split_sentences" in model.known:  # as LibreTranslate does
+            options = resolved.options.override(split_sentences=True)
+            resolved = resolved._replace(options=options)
         return await unless_disconnected(request, model.translate(resolved))
 
     async def _resolve(

@@ -44,6 +44,15 @@ def test_sentence_of_the_memory_is_not_decoded(translate, searched):
     assert drafts == [(other, None), (SIMILAR, Draft("Ich habe 4 Hunde.", 0.2, SIMILAR))]
 
 
+def test_line_of_the_memory_is_not_split(translate, searched):
+    lines = ["A man is sleeping. He snores.", "A man is sleeping. I have 2047 dogs."]
+    memory = {lines[0]: "Da schnarcht einer.", lines[1]: "Er hat Hunde.", **MEMORY}
+    answers = translate([*lines, "\n".join(lines)], memory=memory, split_sentences=True)
+    parts = "Ein Mann ruht. I have 2047 dogs."  # since the translation of the line lost its number
+    expected = ["Da schnarcht einer.", parts, f"Da schnarcht einer.\n{parts}"]
+    assert [answer["translation_text"] for answer in answers] == expected
+
+
 @pytest.mark.parametrize(
     ("options", "draft"),
     [

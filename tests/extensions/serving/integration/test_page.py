@@ -103,7 +103,7 @@ def test_page_shows_what_the_model_can_return():
 
 def test_page_says_what_each_warning_means():
     settings = settings_of(get_page())
-    assert "return_warnings" in settings["returned"]
+    assert "return_warnings" in settings["options"]
     assert settings["warnings"] == WARNINGS
     for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c")):
         names = warnings_of(*pair)

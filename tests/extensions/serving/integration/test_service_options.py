@@ -113,6 +113,22 @@ def test_service_translates_like_the_pipeline(translate, options):
     assert post(translate, text=texts, **options).json() == expected
 
 
+def test_service_splits_texts_of_clients_of_libretranslate(translate):
+    texts = ["Dr. Smith sleeps. A man runs.", "Dogs\n\nA man. Two dogs."]
+    service = create_service(
+        translate_with(translate), known=ENTRIES, directions=[Direction("en", "de")]
+    )
+    question = {"q": texts, "source": "en", "target": "de"}
+    with TestClient(service) as client:
+        answers = client.post("/translate", json=question).json()["translatedText"]
+        more = client.post("/translate", json=question | {"alternatives": 1}).json()
+    assert answers == texts_of(translate(texts, split_sentences=True))
+    assert answers != texts_of(translate(texts))
+    rows = translate(texts, split_sentences=True, num_return_sequences=2)
+    both = zip(more["translatedText"], more["alternatives"], strict=True)
+    assert [[best, *others] for best, others in both] == [texts_of(row) for row in rows]
+
+
 def test_service_takes_null_and_nothing_as_not_given(translate):
     nothing = dict.fromkeys(ENTRIES) | {"text": TEXTS}
     plain = rows_of(translate(TEXTS))

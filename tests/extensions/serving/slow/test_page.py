@@ -358,6 +358,19 @@ def test_page_translates_while_somebody_types(browser):
         wait_for_live(browser, "de one two three")
 
 
+def test_page_splits_paragraphs(browser):
+    def translate(texts, options, format):
+        unit = "sentences" if options.split_sentences else "lines"
+        return [[f"{unit} of {text}"] * options.count for text in texts]
+
+    with serving(translate, known=["draft", "draft_bias", "split_sentences"]) as url:
+        browser.get(url)
+        type_live(browser, "One. Two.")
+        wait_for_live(browser, "sentences of One. Two.")
+        find(browser, "#text-form button").click()
+        wait_for_translation(browser, "sentences of One. Two.")
+
+
 def test_page_keeps_the_words_that_it_has_shown(browser):
     proceed = threading.Event()
 

@@ -91,7 +91,7 @@ class Request:
 
     Args:
         pipeline: Pipeline that was called.
-        options: Keyword arguments of `generate()`.
+        options: Keyword arguments of `generate()`, and `split_sentences`.
     """
 
     def __init__(self, pipeline: "TranslationPipeline", options: dict[str, Any]):
@@ -99,6 +99,7 @@ class Request:
         self._options = {
             name: value for name, value in options.items() if name not in _WITHOUT_EFFECT
         }
+        self._splits_sentences = bool(self._options.pop("split_sentences", False))
         levels = [options]
         for config in (options.get("generation_config"), pipeline.model.generation_config):
             if config is not None:
@@ -109,9 +110,11 @@ class Request:
     def segments(self, texts: list[str]) -> list[list[Segment]]:
         """Return the segments of each text with their token ids; none for blank text."""
         lines = [split_lines(text) for text in texts]
-        limits = source_limits(self._pipeline.model.config)
+        longest, most = source_limits(self._pipeline.model.config)
+        if self._splits_sentences:
+            longest = 0
         is_sequence = reads_sequences(self._pipeline.tokenizer)
-        return encode_segments(lines, self._encode, *limits, is_sequence)
+        return encode_segments(lines, self._encode, longest, most, is_sequence)
 
     def keep(self, segment: Segment) -> str:
         """Return the translation of a segment without tokens."""
@@ -149,9 +152,10 @@ class TranslationPipeline(Pipeline):
     Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the
     given order; with the package installed, its engine decodes. Line breaks are kept. A line with
     more tokens than `config.max_source_length`, the longest source in training, is split into
-    sentences. A sentence with more than 512 tokens, and more than any source in training, is cut at
-    white space. Blank text has an empty translation, and a line or sentence without a letter, such
-    as `-` or `(1)`, is its own translation.
+    sentences, and with `split_sentences=True` each line is: paragraphs for a model that was trained
+    on sentences. A sentence with more than 512 tokens, and more than any source in training, is cut
+    at white space. Blank text has an empty translation, and a line or sentence without a letter,
+    such as `-` or `(1)`, is its own translation.
 
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or
     more. All other keyword arguments are passed to `generate()`, whose defaults are the

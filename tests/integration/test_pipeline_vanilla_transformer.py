@@ -385,6 +385,17 @@ def test_pipeline_splits_only_beyond_max_source_length(echo, translate, tiny_tok
             assert sorted(echo.sentences) == expected
 
 
+def test_pipeline_splits_paragraphs_on_request(echo, translate):
+    text = "A man. Two dogs.\nGrass"
+    assert translation_texts(translate([text], split_sentences=True)) == [text]
+    assert sorted(echo.sentences) == ["A man.", "Grass", "Two dogs."]
+    echo.batches.clear()
+    translate.default_options["split_sentences"] = True
+    translate(text)
+    translate(text, split_sentences=False)
+    assert sorted(echo.sentences) == ["A man.", "A man. Two dogs.", "Grass", "Grass", "Two dogs."]
+
+
 def test_pipeline_keeps_long_single_sentence_whole(echo, translate):
     translate.model.config.max_source_length = 5
     text = "one long sentence, with no end in it at all, " * 9 + "ends."

@@ -25,7 +25,10 @@ def test_space_translates_without_the_package(model_folder, tiny_model, tiny_tok
     card = SpaceCard.load(tmp_path / "space" / "README.md")
     assert (card.data.sdk, card.data.title) == ("gradio", "A title")
     assert card.data.app_file == "app.py"
-    text, translate = "one {name}\ntwo", TranslationPipeline(tiny_model, tiny_tokenizer)
+    text = "one {name}. two\nthree"
+    translate = TranslationPipeline(
+        tiny_model, tiny_tokenizer, split_sentences=True, sentence_splitter="simple"
+    )
     hidden = "sys.modules['vanilla_transformer'] = None"
     for start, protect in ((hidden, False), ("", True)):
         code = f"import sys; {start}\nimport app; print(repr(app.answer({text!r})))"

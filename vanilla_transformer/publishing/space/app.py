@@ -14,15 +14,17 @@ HERE = Path(__file__).parent
 SETTINGS = json.loads((HERE / "space.json").read_text(encoding="utf-8"))
 model = str(HERE / "model") if (HERE / "model").is_dir() else SETTINGS["model"]
 has_package = find_spec("vanilla_transformer") is not None
+options = {"split_sentences": True}  # people write paragraphs
 if has_package:
     import_module("vanilla_transformer")  # whose pipeline keeps URLs and placeholders
+    options["sentence_splitter"] = "simple"  # as of the model's own code
 # Otherwise the model carries its code: read it before you trust it.
 translate = pipeline("translation", model=model, trust_remote_code=not has_package)
 
 
 def answer(text: str) -> str:
     """Translate a text, which may have several lines."""
-    return translate(text)[0]["translation_text"] if text.strip() else ""
+    return translate(text, **options)[0]["translation_text"] if text.strip() else ""
 
 
 page = gr.Interface(

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SETTINGS = json.loads((HERE / "space.json").read_text(encoding="utf-8"))
 model = str(HERE / "model") if (HERE / "model").is_dir() else SETTINGS["model"]
 has_package = find_spec("vanilla_transformer") is not None
-options = {"split_sentences": True}  # people write paragraphs
+options: dict[str, bool | str] = {"split_sentences": True}  # people write paragraphs
 if has_package:
     import_module("vanilla_transformer")  # whose pipeline keeps URLs and placeholders
     options["sentence_splitter"] = "simple"  # as of the model's own code

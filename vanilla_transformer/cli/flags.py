@@ -263,12 +263,14 @@ def language_settings(tokenizer: "PreTrainedTokenizerBase", options: Any) -> dic
             and `source_format` if they are there.
     """
     from vanilla_transformer.decoding.options import check_languages
-    from vanilla_transformer.text.languages import Direction, find_languages
+    from vanilla_transformer.text.languages import Direction, find_direction, find_languages
 
     if find_languages(tokenizer) is None:
+        find_direction(tokenizer, options.source_language, options.target_language)  # or refuse
+        is_known = find_direction(tokenizer).target is not None
         of_files = (getattr(options, name, None) for name in ("glossary", "memory"))
         is_named = any(of_files) or getattr(options, "source_format", None) in _NAMING
-        if options.target_language is not None and not is_named:
+        if options.target_language is not None and not (is_named or is_known):
             reason = (
                 "is for models that translate into several languages, for `--glossary FILE` "
                 "and `--memory FILE`, and for `--format`"

@@ -12,7 +12,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.loading.model_folders import save_model_folder
-from vanilla_transformer.text.languages import Direction, add_language_tags
+from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
 
 LINES = {"en": "A man.\nTwo dogs.\n", "de": "Ein Mann.\nZwei Hunde.\n"}
 LINES["fr"] = "Un homme.\nDeux chiens.\n"
@@ -48,6 +48,22 @@ def test_translate_takes_languages(folder, capsys):
     html += ["--target_language", "fr"]
     assert run(folder, "translate", "{folder}/model", *html) == 0
     assert capsys.readouterr().out.startswith("<html lang=fr><p>")
+
+
+def test_languages_must_be_the_ones_of_the_model(folder, tmp_path, tiny_tokenizer, capsys):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, [Direction("en", "de")])
+    save_model_folder(tiny_model(), tokenizer, tmp_path / "model")
+    words = [f"{tmp_path}/model", "A man."]
+    assert run(folder, "translate", *words) == 0
+    plain = capsys.readouterr().out
+    flags = ["--source_language", "en-US", "--target_language", "de"]
+    assert run(folder, "translate", *words, *flags) == 0
+    assert capsys.readouterr().out == plain
+    for side, code, other in (("source", "en", "de"), ("target", "de", "fr")):
+        assert run(folder, "translate", *words, f"--{side}_language", other) == 2
+        message = f"error: The {side} language must be {code}, as of the model, got {other}.\n"
+        assert capsys.readouterr().err.endswith(message)
 
 
 # A book whose page and package name the language, and where the text of the page is.

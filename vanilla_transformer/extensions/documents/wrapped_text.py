@@ -35,6 +35,7 @@ _LEAST = 3  # breaks within paragraphs that tell a width
 _LONGEST_UNSPACED = 8
 _NARROWEST = 20  # columns: narrower lines are lists of words
 _ENDS = (":", "：")  # of a line before another text
+_URL = re.compile(r"[a-z][a-z+.-]{0,30}://")
 
 
 class _Line(NamedTuple):
@@ -106,15 +107,18 @@ class WrappedText(Document):
     def find_wraps(self) -> set[int]:
         """Return the line ends of a message within its sentences, of lines that were full.
 
-        A message may be too short to tell its width. Its next line begins with a small letter then.
+        A message may be too short to tell its width. Its next line begins with a small letter then,
+        which is not the one of a URL.
         """
         wraps, end = set[int](), len(self._mark) - 1
         is_wrapped = self.is_wrapped
         for paragraph in self._paragraphs:
             for before, line in pairwise(paragraph):
                 end += 1 + len("".join(before))
-                is_ended = ends_sentence(before.content) or before.content.endswith(_ENDS)
-                if not is_ended and (is_wrapped or line.content[0].islower()):
+                content = before.content.rstrip()
+                is_ended = ends_sentence(content) or content.endswith(_ENDS)
+                continues = line.content[0].islower() and not _URL.match(line.content)
+                if not is_ended and (is_wrapped or continues):
                     wraps.add(end)
             end += 1 + len("".join(paragraph[-1]))
         return wraps if self.width >= _NARROWEST else set()

@@ -169,6 +169,8 @@ def test_wrap_knows_wide_characters_and_punctuation():
         ("The file could not be saved\nbecause the disk is full.", [1]),
         ("The file could not be saved.\nbecause the disk is full.", []),
         ("The file could not be saved:\nthe disk is full.", []),
+        ("The file could not be saved: \nthe disk is full.", []),
+        ("Read more about the file here\nhttps://example.org/file", []),
         ("Could not open the file\n%s", []),
         ("Open the file of the day\nSave the file", []),
         ("- The first item of all that\n  is long\n- b\n\nYes, of all of these the\nlast.", [1, 5]),

@@ -166,6 +166,8 @@ def serve_command(arguments: Sequence[str]) -> None:
     folders = parse_models(options)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
+        import sentencex  # noqa: F401  # splits texts of the page and of LibreTranslate's clients
+
         from .language_detection import find_detector
         from .models import Models, hash_models
         from .page import add_page

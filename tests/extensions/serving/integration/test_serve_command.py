@@ -3,6 +3,7 @@
 import copy
 import shutil
 import socket
+import sys
 import threading
 import time
 from contextlib import closing
@@ -199,6 +200,13 @@ def test_serve_tells_documents_the_languages(
             said = f"of the file must be {code}, as of the model, but it is fr."
             assert other.status_code == 422
             assert f"The target language {said}" in other.json()["detail"]
+
+
+def test_serve_needs_a_sentence_splitter(served, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    assert main(["serve", str(tmp_path)]) == 2
+    refusal = capsys.readouterr().err
+    assert "pip install 'vanilla-transformer[serve]'" in refusal and refusal.count("\n") == 1
 
 
 def test_serve_refuses_languages_that_its_model_lacks(

@@ -125,19 +125,8 @@ def test_evaluate_directions_prints_a_table(folder, capsys):
     flags += ["--json", "{folder}/scores.json"]
     assert run(folder, "evaluate-directions", "{folder}/model", *flags) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == [
-        "|",
-        "direction",
-        "|",
-        "sentences",
-        "|",
-        "bleu",
-        "|",
-        "chrf",
-        "|",
-        "note",
-        "|",
-    ]
+    header = " ".join(lines[0].split())
+    assert header == "| direction | sentences | bleu | chrf | note |"
     notes = {}
     for line in lines[2:]:
         direction, *_, note = line.strip("|").split("|")

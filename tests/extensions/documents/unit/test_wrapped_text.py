@@ -62,6 +62,12 @@ def test_wrapped_text_finds_paragraphs(text, expected):
 
 
 PROSE = textwrap.fill(WORDS, 40)
+VERSE = [
+    "Tiger, tiger, burning bright,",
+    "In the forests of the night;",
+    "What immortal hand or eye,",
+]
+ROW = "a dog      a cat     a man     a house xx"
 
 
 @pytest.mark.parametrize(
@@ -70,18 +76,9 @@ PROSE = textwrap.fill(WORDS, 40)
         ["A heading", PROSE],
         [PROSE, "=" * 40, PROSE],
         ["eggs", "milk and bread", "two apples", "", PROSE],
-        [
-            "Tiger, tiger, burning bright,",
-            "In the forests of the night;",
-            "What immortal hand or eye,",
-            PROSE,
-        ],
+        [*VERSE, PROSE],
         ["| a dog | a cat |", "|-------|-------|", "| a man | a boy |", PROSE],
-        [
-            "a dog      a cat     a man     a house xx",
-            "a dog      a cat     a man     a house xx",
-            PROSE,
-        ],
+        [ROW, ROW, PROSE],
         ["Name\tAge of each of the many members", "Ann\tthirty years and a few more days", PROSE],
         ["From: Ann", "To: Ben", "", PROSE, "--", "Ann"],
         ["* one", "* two", "  * three", "4) four", "5. five", PROSE],

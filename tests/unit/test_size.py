@@ -18,7 +18,7 @@ STATEMENTS = {
     "vanilla_transformer/evaluation": 1298,
     "vanilla_transformer/extensions": 13339,
     "vanilla_transformer/publishing": 965,
-    "vanilla_transformer/text": 1320,
+    "vanilla_transformer/text": 1322,
     "vanilla_transformer/training": 3215,
     "vanilla_transformer/files": 1023,
     "vanilla_transformer/loading": 166,

@@ -44,12 +44,15 @@ _NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
 _BRACES = r"\{[^{}\s]*\}"
 _DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
 WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
-# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50
+# A conversion may touch letters, as in %dMB, and one of a date is a letter. A percentage such as 50
 # %ige is none, and %1timed is a word after a placeholder of Qt.
 _CONVERSION = (
     rf"(?<!\d\s?)%(?!\d+[jtLq][a-z]{{2}})(?:(?:\d+\$)?[0#]*+{WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
     rf"|%(?:\d+\$)?[-+0#]*+{WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
 )
+# Units that programs write at a placeholder. An s after the field of a name is an ending.
+UNIT = rf"(?:[dhkmwxBKM]|(?<=[df\d])y|(?<=d|[Ss]ec(?:ond)?s?\}})s|px|ms)(?!{_LETTER})"
+_ENDS_IN_NUMBER = r"(?<=[^%\s]\}|%(?:\d{1,2}\$)?(?:\.\d)?l{0,2}[dfs@]|%L?\d)"
 PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
 # A pair of quotation marks of ICU hides braces.
 _TEXT_IN_BRACES = r"(?:[^{}']++|'[{}][^']*+'?|')*+"
@@ -416,7 +419,7 @@ def remove_protected(text: str) -> str:
 
 @cache
 def _protected() -> regex.Pattern[str]:
-    """Return the expression of runs of text to keep.
+    """Return the expression of runs of text to keep, with the unit of a placeholder.
 
     The first character tells which kinds it tries.
     """
@@ -425,7 +428,7 @@ def _protected() -> regex.Pattern[str]:
         kinds = [kind for kind in KINDS.values() if beginning in kind.beginnings]
         tried = "|".join(f"(?:{expression})" for kind in kinds for expression in kind.expressions)
         groups.append(f"(?={characters})(?:{tried})")
-    return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1)
+    return regex.compile(f"(?:{'|'.join(groups)})++(?:{_ENDS_IN_NUMBER}{UNIT})?+", regex.V1)
 
 
 def are_two_words(before: str, after: str) -> bool:

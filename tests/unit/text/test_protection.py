@@ -90,9 +90,12 @@ def test_find_protected_finds_each_example(example):
             ["%Y", "%m", "%d", "https://a.b/{id}", "https://a.b/{{x}}/?y={y}", "Https://a.b/%(v)s"],
         ),
         # Qt's placeholders touch words if no conversion of printf fits.
-        ("%1timed %1MB %1ms %12ago %L1abc %1Link", ["%1", "%1", "%1", "%12", "%L1", "%1"]),
+        ("%1timed %1MB %1mb %12ago %L1abc %1Link", ["%1", "%1", "%1", "%12", "%L1", "%1"]),
         ("%1s %1d %10d %5jd %1td %1Lf %1$s %n", None),
         ("50 %ig 100%ige 5%1 5 %1 %nabc %1_a %1% %1.5", ["100", "%1_a", "1.5"]),
+        # Units that programs write at a placeholder, and endings of names
+        ("%1$dh %2$dm %dd %ldd %1y %.1fx %sK %1ms {0}d {hours}h {{n}}px {seconds}s", None),
+        ("{name}s {name}y {n}MB %dth {% if x %}m", ["{name}", "{name}", "{n}", "%d", "{% if x %}"]),
         # Signs that no writing has, and shapes of code
         (
             "The [X5X] file ⟦1⟧ [[1]] ##NAME## $USER$!",

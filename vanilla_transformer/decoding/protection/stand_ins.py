@@ -16,7 +16,7 @@ import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.text.protection import WORD_CHARACTER, Range, find_texts, kind_of
+from vanilla_transformer.text.protection import UNIT, WORD_CHARACTER, Range, find_texts, kind_of
 
 _NAMES = ("Tom", "Maria", "Anna", "John", "David", "Peter", "Julia", "Robert", "Paul", "Daniel")
 _NUMBERS = ("47", "83", "26", "64", "38", "92", "57", "75")
@@ -160,6 +160,8 @@ _BESIDE_WORD = regex.compile(WORD_CHARACTER, regex.V1)
 _NUMBER_FIELD = regex.compile(
     r"%(?:\d+\$)?[-+0# ]*\d*(?:hh?|ll?|[jztLq])?[diuxX]|%n|%L\d|%\(n\w*\)d"
     r"|[%#$@]?\{{1,2}\s*[%$]?(?:n|num|number|count|total|size|amount)\s*\}{1,2}"
+    rf"|[%{{].*?[dfs@\d}}]{UNIT}",
+    regex.V1,
 )
 # Tags and entities without a word, BBCode, and marks around the text of a link
 _NO_WORD = regex.compile(

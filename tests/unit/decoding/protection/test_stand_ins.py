@@ -27,6 +27,7 @@ WORDS = StandIns(("Tom", "Maria", "Peter"), ("47", "83"), ("example.com",))
         ("You have %d of {count} files.", ["47", "83"], ["83", "47"]),
         ("Tom saw `code`.", ["Maria"], ["Maria"]),
         ("It is %dMB.", ["47"], ["83"]),
+        ("It was %1$dh or {n}d.", ["47", "83"], ["83", "47"]),
         ("See https://a.example/x or me@mail.example.", ["example.com", "Tom"], None),
         ("In 12,345.60 {a} ran.", ["12,345.60", "Tom"], ["83", "Maria"]),
         ("I ran 🙂 <br>", None, None),

@@ -1,6 +1,6 @@
 """Rules for text that must survive: its order, and its neighbors."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 import regex
@@ -19,8 +19,14 @@ from vanilla_transformer.text.protection import (
 _LETTER = rf"(?V1)[{WORD_CHARACTER}--[\p{{Hangul}}\p{{M}}]]"
 _BEGINS_WORD = regex.compile(_LETTER)
 _ENDS_WORD = regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
-# A letter may touch what touches one of these in the source.
-_JOINS = regex.compile(r"[\w'’]")
+# A letter may touch what touches one of these in the source. An apostrophe is within a word.
+_JOINED_AFTER, _JOINED_BEFORE = regex.compile(r"\w|['’]\w"), regex.compile(r"(?r)(?:\w|\w['’])\Z")
+# Quotation marks and brackets, with which a text may end that begins with one
+QUOTATION_MARKS = {"'": "'", '"': '"', "‘": "’", "“": "”", "„": "“”", "‚": "‘’", "«": "»"}
+PAIRS = QUOTATION_MARKS | {"»": "«", "‹": "›", "›": "‹", "「": "」", "『": "』", "(": ")", "[": "]"}
+_MARKS = regex.escape("".join([*PAIRS, *PAIRS.values()]), special_only=False)
+_MARK_BEFORE = regex.compile(rf"(?r)[{_MARKS}]\s?+\Z")
+_MARK_AFTER = regex.compile(rf"\s?+[{_MARKS}]")
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that
@@ -42,7 +48,7 @@ def has_others(translation: str, protected: Sequence[Range], kept: Sequence[Rang
     Numbers are none of them, because models may write words as numbers.
 
     Args:
-        found: Places where [`find_protected`] finds text to keep.
+        protected: Places where [`find_protected`] finds text to keep.
         kept: Places in order.
     """
     masks = [match.span() for match in MASK.finditer(translation)]
@@ -55,6 +61,36 @@ def has_others(translation: str, protected: Sequence[Range], kept: Sequence[Rang
         if inside and any(low < high for low, high in gaps):
             return True
     return False
+
+
+def add_quotation_marks(
+    text: str, kept: Sequence[Range], copied: Collection[str] = ()
+) -> list[Range]:
+    """
+    Return the places of text that is kept, in order, each with the quotation marks or brackets
+    that are directly around it.
+
+    Args:
+        copied: Opening marks that are left to the model.
+    """
+    quoted = list[Range]()
+    starts = [start for start, _ in kept]
+    following_starts = [*starts, len(text)][1:]
+    for (start, end), following in zip(kept, following_starts, strict=True):
+        previous = quoted[-1][1] if quoted else 0
+        if previous < start and end < following:
+            mark = text[start - 1]
+            # A mark after a letter is an apostrophe.
+            is_opening = start - 1 == previous or not text[start - 2].isalnum()
+            if is_opening and mark not in copied and text[end] in PAIRS.get(mark, ()):
+                start, end = start - 1, end + 1
+        quoted.append((start, end))
+    return quoted
+
+
+def is_in_marks(text: str, start: int, end: int) -> bool:
+    """Return whether quotation marks or brackets, of any language, are around a part of a text."""
+    return bool(_MARK_BEFORE.search(text, 0, start) and _MARK_AFTER.match(text, end))
 
 
 def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
@@ -91,13 +127,13 @@ def space_gap(gap: str, after: str | None, before: str | None) -> str:
     if after is not None and before is not None and not gap:
         return "" if after[:1].strip() and before[-1:].strip() else " "
     if after is not None and _BEGINS_WORD.match(gap):
-        gap = _space(after[:1]) + gap
+        gap = ("" if _JOINED_AFTER.match(after) else _space(after[:1])) + gap
     elif after:
         unit = _UNIT.match(after)
         if unit and regex.match(rf"\s+{_whole(unit[0])}", gap):
             gap = gap.lstrip()
     if before is not None and _ENDS_WORD.search(gap):
-        gap += _space(before[-1:])
+        gap += "" if _JOINED_BEFORE.search(before) else _space(before[-1:])
     elif before:
         unit = _LAST_UNIT.search(before)
         if unit and regex.search(rf"{_whole(unit[0])}\s+$", gap):
@@ -109,12 +145,8 @@ _UNIT, _LAST_UNIT = regex.compile(r"\w+|\S"), regex.compile(r"(?r)(?:\w+|\S)\Z")
 
 
 def _space(character: str) -> str:
-    """Return white space of the source as it is, nothing for a letter or an apostrophe, and a space
-    for all else.
-    """
-    if character in ("\t", "\u00a0", "\u202f"):
-        return character
-    return "" if _JOINS.match(character) else " "
+    """Return white space of the source as it is, and a space for all else."""
+    return character if character in ("\t", "\u00a0", "\u202f") else " "
 
 
 def _whole(unit: str) -> str:

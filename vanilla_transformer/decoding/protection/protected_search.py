@@ -4,7 +4,8 @@ Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoj
 They go through the model as masks that it has learned to copy, or else as [`StandIns`], words that
 it copies. A sentence whose translation lacks one, or has one too often, is translated again, with
 other stand-ins and then by beam search under the constraint that all appear. Where that fails, too,
-only the text around them is translated.
+only the text around them is translated. Quotation marks around such text are kept with it, where
+the model loses a word in them.
 Sentences without such text are translated as always. The branches of an ICU message are sentences
 by themselves, and so is text between escapes of line breaks.
 """
@@ -36,13 +37,25 @@ from vanilla_transformer.text.protection import (
 
 from .icu_messages import Message, parse_message
 from .inline_markup import MarkedText, parse_markup
-from .kept_text import has_others, keeps_order, space_gap
+from .kept_text import (
+    PAIRS,
+    QUOTATION_MARKS,
+    add_quotation_marks,
+    has_others,
+    is_in_marks,
+    keeps_order,
+    space_gap,
+)
 from .stand_ins import StandIns, find_forms
 
 # Return the translations of each sentence that have the texts that must survive; None for none.
 Constrain = Callable[[Sequence[Sentence]], Sequence[list[Translation] | None]]
 _LETTER = regex.compile(r"\p{L}")
 _ENDING = regex.compile(r"['’]?\p{L}")
+# Marks beside text that is kept, with which no text around it begins or ends
+_MARKS_AFTER = regex.compile(r"(?:[\s.,;:!?)\]\"”»›]|['’](?!\p{L}))++")
+_MARKS_BEFORE = regex.compile(r"(?r)(?:[\s:(\[\"“‘«‹]|(?<!\p{L})')++\Z")
+_FINAL_MARK = regex.compile(r"(?r)\s*+[.:!?…。：！？]++\Z")
 _LIST = 3  # texts that come in the order of the source
 _MASK_IN_TEXT = regex.compile(rf"\A{MASK.pattern}\s?|\s?{MASK.pattern}")
 
@@ -54,6 +67,8 @@ class _Protected:
     Args:
         kept: Places of that text.
         protect: Whether patterns find such text, see [`find_protected`].
+        copied: Opening quotation marks and brackets around it that are left to the model. Others
+            survive with it.
         masks: Masks in its place for the model; none if it sees it as it is.
         stand_ins: The same, where text may stand for itself.
 
@@ -69,11 +84,16 @@ class _Protected:
         sentence: Sentence,
         kept: Sequence[Range],
         protect: bool,
+        copied: Collection[str] = (),
         masks: Sequence[str] = (),
         stand_ins: Sequence[str] = (),
     ):
         self._sentence, self._source = sentence, sentence.text
-        self._kept, self._protect = kept, protect
+        self._unquoted, self._protect = kept, protect
+        quoted = add_quotation_marks(sentence.text, kept)
+        kept = add_quotation_marks(sentence.text, kept, copied)
+        self._kept = kept
+        self._is_in_marks = [span != whole for span, whole in zip(kept, quoted, strict=True)]
         self._kept_texts = _texts_at(self._source, kept)
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self._places = kept
@@ -110,9 +130,21 @@ class _Protected:
             is_kept = bool(index % 2)
             text = self._source[start:end]
             if not is_kept:
-                text = text.strip()
+                lead = _MARKS_AFTER.match(text) if start else None
+                tail = _MARKS_BEFORE.search(text) if end < len(self._source) else None
+                text = text[lead.end() if lead else 0 : tail.start() if tail else None].strip()
             if text:
                 yield self._source.index(text, start), text, is_kept
+
+    def _link(self, index: int, target_start: int) -> Link:
+        """Return the link of a text that is kept with itself, without quotation marks around it.
+
+        Args:
+            target_start: Start of the text, with its quotation marks, in the translation.
+        """
+        start, end = self._unquoted[index]
+        target_start += start - self._kept[index][0]
+        return Link(start, end, target_start, target_start + end - start, 1.0)
 
     def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
         """Return translations of the model with all text that must survive, or None if one of them
@@ -162,6 +194,9 @@ class _Protected:
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
+        for index, target in targets.items():
+            if self._is_in_marks[index] and not is_in_marks(text, *target):
+                return None
         target_shifts = []
         for (_, old), (_, new), lead in zip(shown_spans, moved, leads[1:], strict=True):
             target_shifts.append((old, new - old + lead))
@@ -172,7 +207,7 @@ class _Protected:
                 apart.append(link)
         source_shifts = _shifts(zip(self._places, self._kept, strict=True))
         links = _move(apart, source_shifts, target_shifts)
-        links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
+        links += [self._link(index, targets[index][0]) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
         replaced = list(zip(shown_spans, moved, strict=True))
         tokens = move_tokens(translation.tokens, shown, text, replaced)
@@ -269,12 +304,13 @@ class _Protected:
         without, a copy.
         """
         answers, is_open = iter(translations), False
+        kept_at = {start: index for index, (start, _) in enumerate(self._kept)}
         pieces: list[tuple[int, str, Translation]] = []
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
-                whole = Link(0, len(text), 0, len(text), 1.0)
-                answer = answer._replace(alignment=[whole])
+                link = self._link(kept_at[start], start).shift(-start, -start)
+                answer = answer._replace(alignment=[link])
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
@@ -290,7 +326,7 @@ class _Protected:
 
     def _space(self, start: int, end: int, answer: Translation) -> Translation:
         """Return the translation of a range with spaces where it touches text that is kept, see
-        [`space_gap`].
+        [`space_gap`], and without a final mark before a colon of the source.
         """
         after = before = None
         for kept_start, kept_end in self._kept:
@@ -298,11 +334,15 @@ class _Protected:
                 after = self._source[start:]
             if kept_start == end:
                 before = self._source[:end]
-        text = space_gap(answer.text, after, before)
-        lead = len(text.rstrip()) - len(answer.text.rstrip())
-        links = [link.shift(0, lead) for link in answer.alignment]
-        tokens = move_tokens(answer.tokens, answer.text, text)
-        return answer._replace(text=text, tokens=tokens, alignment=links)
+        text = answer.text
+        if self._source.startswith(":", end):
+            text = _FINAL_MARK.sub("", text)
+        links = [link for link in answer.alignment if link.target_end <= len(text)]
+        spaced = space_gap(text, after, before)
+        lead = len(spaced.rstrip()) - len(text.rstrip())
+        links = [link.shift(0, lead) for link in links]
+        tokens = move_tokens(answer.tokens, text.ljust(len(answer.text)), spaced)
+        return answer._replace(text=spaced, tokens=tokens, alignment=links)
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
@@ -539,20 +579,27 @@ class ProtectedSearch:
         return answers
 
     def _protect(self, sentence: Sentence, attempt: int | None = None) -> _Protected:
-        """Return a sentence with masks, or for the first attempts with stand-ins."""
+        """Return a sentence with masks, or for the first attempts with stand-ins.
+
+        After the first attempt, they are instead of quotation marks around the text, too.
+        """
         text, protect = sentence.text, self.options.protect
         kept = [] if sentence.prefix else sentence.kept
         if kept is None:
             spans = find_protected(text, protect)
             kept = [span for span in spans if text[slice(*span)] not in self.marks]
+        copied: Collection[str] = PAIRS if attempt == 0 else ()
         if not kept or sentence.phrases:
-            return _Protected(sentence, kept, protect)
+            return _Protected(sentence, kept, protect, copied)
         if len(kept) <= len(self.masks):
-            return _Protected(sentence, kept, protect, masks=self.masks[: len(kept)])
+            masks = self.masks[: len(kept)]
+            return _Protected(sentence, kept, protect, copied, masks=masks)
         words = None
         if self.stand_ins is not None and attempt is not None:
-            words = self.stand_ins().choose(text, kept, attempt)
-        return _Protected(sentence, kept, protect, stand_ins=words or ())
+            stand_ins = self.stand_ins()
+            words = stand_ins.choose(text, kept, attempt)
+            copied = {*copied} - (QUOTATION_MARKS.keys() - stand_ins.quotation_marks)
+        return _Protected(sentence, kept, protect, copied, stand_ins=words or ())
 
 
 def remove_masks(decode: Decode) -> Decode:

@@ -6,7 +6,8 @@ and the sentence around it suffers. It has seen names, numbers and domains, and 
 right place. So a sentence is decoded with such words, and the text to keep is put back.
 
 Which words a model copies differs by direction: names are transliterated into Russian, and small
-numbers are spelled. A probe of at most 160 sentences tells.
+numbers are spelled. Some models lose a name in quotation marks, which a stand-in replaces, too. A
+probe of at most 200 sentences tells.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ import regex
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import UNIT, WORD_CHARACTER, Range, find_texts, kind_of
+
+from .kept_text import QUOTATION_MARKS, is_in_marks
 
 _NAMES = ("Tom", "Maria", "Anna", "John", "David", "Peter", "Julia", "Robert", "Paul", "Daniel")
 _NUMBERS = ("47", "83", "26", "64", "38", "92", "57", "75")
@@ -175,11 +178,18 @@ TranslateTexts = Callable[[Sequence[str]], Sequence[str]]
 
 
 class StandIns(NamedTuple):
-    """Words that a model copies in a direction, the best ones first."""
+    """
+    Words that a model copies in a direction, the best ones first.
+
+    Attributes:
+        quotation_marks: Opening marks that are still around a name in its translations, in some
+            form.
+    """
 
     names: Sequence[str] = ()
     numbers: Sequence[str] = ()
     domains: Sequence[str] = ()
+    quotation_marks: Sequence[str] = tuple(QUOTATION_MARKS)
 
     @classmethod
     def from_config(cls, config: Any, direction: Direction) -> "StandIns | None":
@@ -265,7 +275,7 @@ def direction_key(direction: Direction) -> str:
 def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns:
     """
     Return the words that a model copies in six of eight sentences, those first that it copies in
-    all.
+    all; and the quotation marks that it keeps around the first name.
 
     Args:
         translate: The model, in one direction.
@@ -273,7 +283,8 @@ def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns
     """
     code = (language or "en").replace("_", "-").partition("-")[0]
     failures = dict.fromkeys([*_NAMES, *_NUMBERS, *_DOMAINS], 0)
-    for frame in _FRAMES.get(code, _FRAMES["en"]):
+    frames = _FRAMES.get(code, _FRAMES["en"])
+    for frame in frames:
         words = [word for word, count in failures.items() if count <= _MOST_FAILURES]
         translations = translate([frame.format(word) for word in words]) if words else []
         for word, translation in zip(words, translations, strict=True):
@@ -282,7 +293,34 @@ def probe_stand_ins(translate: TranslateTexts, language: str | None) -> StandIns
     for candidates in (_NAMES, _NUMBERS, _DOMAINS):
         words = [word for word in candidates if failures[word] <= _MOST_FAILURES]
         kinds.append(tuple(sorted(words, key=failures.__getitem__)))
-    return StandIns(*kinds)
+    names, numbers, domains = kinds
+    quotation_marks = probe_quotation_marks(translate, names, frames)
+    return StandIns(names, numbers, domains, quotation_marks)
+
+
+def probe_quotation_marks(
+    translate: TranslateTexts, names: Sequence[str], frames: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the opening quotation marks that a model keeps around a name in some form, in three of
+    four sentences.
+    """
+    if not names:
+        return ()
+    frames = frames[::2]
+    texts = []
+    for opening, closings in QUOTATION_MARKS.items():
+        texts += [frame.format(opening + names[0] + closings[0]) for frame in frames]
+    translations = iter(translate(texts))
+    copied = []
+    for opening in QUOTATION_MARKS:
+        failures = 0
+        for _ in frames:
+            translation = next(translations)
+            places = find_texts(names[:1], translation)[names[0]]
+            failures += not (len(places) == 1 and is_in_marks(translation, *places[0]))
+        if failures < _MOST_FAILURES:
+            copied.append(opening)
+    return tuple(copied)
 
 
 def find_forms(word: str, translation: str, keeps_ending: bool) -> list[Range]:
@@ -295,7 +333,9 @@ def find_forms(word: str, translation: str, keeps_ending: bool) -> list[Range]:
     """
     if not word.isalpha():
         return find_texts([word], translation)[word]
-    form = rf"(?i)(?<!{WORD_CHARACTER}){word}(['’]?\p{{L}}{{0,3}})(?!{WORD_CHARACTER})"
+    form = (
+        rf"(?i)(?<!{WORD_CHARACTER}){word}((?:['’]?\p{{L}}{{1,3}})?)(?!{WORD_CHARACTER}|[.,:/]\d)"
+    )
     places = list[Range]()
     for match in regex.finditer(form, translation, regex.V1):
         end = match.start(1) if keeps_ending else match.end()

@@ -68,8 +68,9 @@ def calibrate_command(arguments: Sequence[str]) -> None:
         "On sentences left out of the fit, the confidence has Spearman's correlation "
         f"{agreement.correlation:.3f} to chrF and calibration error {agreement.error:.3f}."
     )
-    words = chain.from_iterable(stand_ins)
+    words = [*stand_ins.names, *stand_ins.numbers, *stand_ins.domains]
     print(f"stand-ins for text to keep: {', '.join(words) or 'none'}")
+    print(f"quotation marks kept around them: {' '.join(stand_ins.quotation_marks) or 'none'}")
     print(f"{folder}/config.json has `confidence`, `warning_limits` and `stand_ins`.")
 
 

@@ -144,7 +144,7 @@ FIELDS = {
     ),
     "a merge field": (
         [run("Dear "), field("MERGEFIELD x", run("«a b»")), run(", go")],
-        [run("DEAR "), field("MERGEFIELD x", run("«a b»")), run(" GO ,")],
+        [run("DEAR "), field("MERGEFIELD x", run("«a b»")), run(", GO")],
         "Dear «a b», go",
     ),
     "a reference": (

@@ -103,7 +103,7 @@ def test_calibrate_stores_the_calibration(tiny_tokenizer, tmp_path, capsys):
     assert Calibration.from_config(config).needs_alignments
     assert config.alignment_heads == [[0, 1]]
     assert WarningLimits.from_config(config).scripts == ["LATIN"]
-    assert StandIns.from_config(config, NO_DIRECTION) == StandIns()
+    assert StandIns.from_config(config, NO_DIRECTION) == StandIns(quotation_marks=())
     assert main(["translate", str(folder), "A man.", "--json"]) == 0
     assert '"confidence": 0.' in capsys.readouterr().out
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from vanilla_transformer.decoding.protection.kept_text import keeps_order, space_gap
+from vanilla_transformer.decoding.protection.kept_text import (
+    add_quotation_marks,
+    is_in_marks,
+    keeps_order,
+    space_gap,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,10 @@ def test_keeps_order_tells_fields_without_names_from_others(texts, order, is_kep
         ("Datei", ", file", None, " Datei"),
         ("Datei", None, "(", "Datei "),
         ("s Datei", "'s file", None, "s Datei"),
+        ("Datei", "' file", None, " Datei"),
+        ("l'", None, "the '", "l'"),
+        ("der", None, "the '", "der "),
+        ("l", None, "l'", "l"),
         ("Datei", "file", None, "Datei"),
         ("ファイル", "-file", None, "ファイル"),
         ("s", "s", None, "s"),
@@ -57,3 +66,29 @@ def test_keeps_order_tells_fields_without_names_from_others(texts, order, is_kep
 )
 def test_space_gap_gives_words_the_spaces_of_the_source(gap, after, before, expected):
     assert space_gap(gap, after, before) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "quoted"),
+    [
+        ("a '%s' b", ["%s"], ["'%s'"]),
+        ('(%s) "%d" “{a}” «%1» „%2“ [%3]', None, None),
+        ("'%s\" %d's l'%1' '%2", ["%s", "%d", "%1", "%2"], ["%s", "%d", "%1", "%2"]),
+        ("'%s''%d'", ["%s", "%d"], ["'%s'", "'%d'"]),
+        ("'%s'%d'", ["%s", "%d"], ["'%s'", "%d"]),
+        ("'%s%d'", ["%s", "%d"], ["%s", "%d"]),
+        ("%s", ["%s"], ["%s"]),
+    ],
+)
+def test_quotation_marks_belong_to_the_text_directly_in_them(text, kept, quoted):
+    kept = kept or ["%s", "%d", "{a}", "%1", "%2", "%3"]
+    places = [(text.index(word), text.index(word) + len(word)) for word in kept]
+    wider = [text[start:end] for start, end in add_quotation_marks(text, places)]
+    assert wider == (quoted or text.split())
+
+
+def test_marks_of_other_languages_are_around_a_text():
+    for text in ("„x“", "« x »", "「x」", "(x)", "'x'"):
+        assert is_in_marks(text, text.index("x"), text.index("x") + 1)
+    for text in ("x", "'x", "x'", "a x b"):
+        assert not is_in_marks(text, text.index("x"), text.index("x") + 1)

@@ -230,15 +230,16 @@ def test_protected_search_links_what_survives_with_itself():
 
 
 def test_protected_search_spaces_translations_around_what_survives():
-    answers = {"Name:": "NAME", ", or": "OR", "men": "MEN"}
+    """Marks beside it stay, and a final mark that only the translation has goes before a colon."""
+    answers = {"Name": "NAME.", "or see": "OR", "men.": "MEN!"}
     links = [Link(0, 1, 0, 1, 0.5)]
 
     def answer(text):
         return Translation(answers.get(text, ""), alignment=links)
 
-    translation = search("Name:{a}, or {b} men", answer)
-    assert translation.text == "NAME {a} OR {b} MEN"
-    assert Link(8, 9, 9, 10, 0.5) in translation.alignment  # of ", or"
+    translation = search("Name:{a}, or see {b} men.", answer)
+    assert translation.text == "NAME:{a}, OR {b} MEN!"
+    assert Link(10, 11, 10, 11, 0.5) in translation.alignment  # of "or"
 
 
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():

@@ -57,13 +57,16 @@ def test_probe_keeps_the_words_that_come_back():
             answer = re.sub(r"\d+", "viele", text)
             answer = re.sub("Peter(?= asked| is late| a )", "Pjotr", answer)
             answer = re.sub("(I saw|Call) Anna", "Anja", answer)
-            answers.append(answer)
+            answer = re.sub("(?<=saw )‘Tom|‘Tom’(?= is)", "Tom", answer)
+            answer = re.sub('(?<=saw )"Tom"', "Tom", answer)
+            answers.append(answer.replace("“", "« ").replace("”", " »"))
         return answers
 
     words = probe_stand_ins(translate, "en_XX")
     names = ("Tom", "Maria", "John", "David", "Julia", "Robert", "Paul", "Daniel", "Anna")
-    assert words == StandIns(names, (), ("example.com", "google.com"))
-    assert len(asked) <= 160 and "We gave 47 a new book." not in asked
+    marks = ("'", '"', "“", "„", "‚", "«")
+    assert words == StandIns(names, (), ("example.com", "google.com"), marks)
+    assert len(asked) <= 200 and "We gave 47 a new book." not in asked
     assert "Ich habe Tom gesehen." not in asked
     probe_stand_ins(translate, "de")
     assert "Ich habe Tom gesehen." in asked
@@ -75,7 +78,8 @@ def test_probe_keeps_the_words_that_come_back():
         ("Tom", "Das ist Tom.", False, ["Tom"]),
         ("Tom", "Das ist Toms Hund, TOM!", False, ["Toms", "TOM"]),
         ("Tom", "Das ist Toms Hund.", True, ["Tom"]),
-        ("Tom", "Tomaten, Atom", False, []),
+        ("Tom", "Das ist 'Tom', Tom's Hund.", False, ["Tom", "Tom's"]),
+        ("Tom", "Tomaten, Atom, um Tom:30 Uhr", False, []),
         ("47", "47 und 470", False, ["47"]),
     ],
 )
@@ -84,7 +88,12 @@ def test_find_forms_tells_endings_and_other_words(word, translation, keeps_endin
     assert [translation[start:end] for start, end in places] == forms
 
 
-def search(source, *answers, count=1, alignment=()):
+def test_probe_asks_for_no_quotation_marks_without_a_name():
+    words = probe_stand_ins(lambda texts: ["x"] * len(texts), "en")
+    assert words == StandIns(quotation_marks=())
+
+
+def search(source, *answers, count=1, alignment=(), words=WORDS):
     """Return the translation of a source by a model whose answers come one after the other, and
     what the model reads.
     """
@@ -98,7 +107,7 @@ def search(source, *answers, count=1, alignment=()):
         return rows
 
     options = TranslationOptions(num_return_sequences=count)
-    protected = ProtectedSearch(decode, options, stand_ins=lambda: WORDS)
+    protected = ProtectedSearch(decode, options, stand_ins=lambda: words)
     ((answer, *_),) = protected([Sentence(source, "", [1])], ignore)
     return answer.text, read
 
@@ -114,6 +123,17 @@ def search(source, *answers, count=1, alignment=()):
         ("{a} ran.", ["Er lief.", "MARIA lief."], "{a} lief."),
         # Both fail: the text around
         ("{a} ran.", ["Er lief.", "Sie lief.", "lief."], "{a} lief."),
+        # Quotation marks, first by the model, and then with the text
+        ("The dog '{a}' ran.", ["Der Hund „Tom“ lief."], "Der Hund „{a}“ lief."),
+        ("The dog “{a}” ran.", ["Le chien « Tom » court."], "Le chien « {a} » court."),
+        ("The dog '{a}' ran.", ["Der Hund lief.", "Der Hund Maria lief."], "Der Hund '{a}' lief."),
+        ('"{a}" ran.', ["„Tom lief.", "Maria lief."], '"{a}" lief.'),
+        ("({a}) ran.", ["Tom lief.", "Maria lief."], "({a}) lief."),
+        (
+            "The dog '{a}' ran, I said.",
+            ["Lief.", "Lief.", "Der Hund", "lief, sagte ich."],
+            "Der Hund '{a}' lief, sagte ich.",
+        ),
         # Three do not change places without links.
         ("{a}, {b}, {c} ran.", ["Maria, Tom, Peter.", "Maria, Peter, Tom."], "{a}, {b}, {c}."),
     ],
@@ -124,6 +144,13 @@ def test_text_is_put_back_where_its_stand_in_is(source, answers, expected):
     assert len(read) == len(answers) and "{a}" not in read[0]
 
 
+def test_name_stands_in_for_quotation_marks_that_the_model_loses():
+    words = WORDS._replace(quotation_marks=("“",))
+    answer, read = search("'{a}' and “{b}” ran.", "Tom und „Maria“.", words=words)
+    assert read == ["Tom and “Maria” ran."]
+    assert answer == "'{a}' und „{b}“."
+
+
 def test_texts_change_places_as_links_say():
     source, shown, answer = "{a}, {b}, {c} ran.", "Tom, Maria, Peter ran.", "Maria, Tom, Peter."
     links = []
@@ -131,6 +158,23 @@ def test_texts_change_places_as_links_say():
         start, target = shown.index(word), answer.index(word)
         links.append(Link(start, start + len(word), target, target + len(word), 1.0))
     assert search(source, answer, alignment=links)[0] == "{b}, {a}, {c}."
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_text_in_quotation_marks_is_linked_without_them(lost):
+    """Also where other stand-ins, or the text around, bring it back."""
+    decoded = []
+
+    def decode(sentences, options, report):
+        decoded.append(sentences)
+        texts = [sentence.text for sentence in sentences]
+        return [[Translation("Nein." if len(decoded) <= lost else text)] for text in texts]
+
+    protected = ProtectedSearch(decode, TranslationOptions(), stand_ins=lambda: WORDS)
+    sentence = Sentence("The dog '{a}' ran.", "", [1], kept=[(9, 12)])
+    ((answer,),) = protected([sentence], ignore)
+    assert answer.text == sentence.text and len(decoded) == lost + 1
+    assert Link(9, 12, 9, 12, 1.0) in answer.alignment
 
 
 def test_every_hypothesis_has_the_text():
@@ -143,6 +187,8 @@ def test_configuration_has_the_words_of_each_direction():
 
     assert StandIns.from_config(Config, Direction("en", "de")) == StandIns(("Tom",))
     assert StandIns.from_config(Config, NO_DIRECTION) is None
+    Config.stand_ins["en-de"]["quotation_marks"] = []
+    assert StandIns.from_config(Config, Direction("en", "de")).quotation_marks == ()
     for damaged in ([], {"en-de": {"nouns": []}}, {"en-de": 3}):
         Config.stand_ins = damaged
         with pytest.raises(UserError, match="`stand_ins` in the configuration is damaged"):

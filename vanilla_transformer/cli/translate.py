@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.formats import DOCUMENT_ENDINGS, FORMATS, TABLE_FORMATS
+from vanilla_transformer.files.formats import (
+    DOCUMENT_ENDINGS,
+    FORMATS,
+    TABLE_FORMATS,
+    document_format,
+)
 from vanilla_transformer.files.text_folders import hash_texts, stream_texts, text_files
 from vanilla_transformer.text.changes import describe_changes
 from vanilla_transformer.user_input.schemas import ARGUMENT, Input, Output
@@ -248,6 +253,7 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
         return self
 
     def _check_document(self, format: str) -> None:
+        document_format(format)
         shown = f"{format} (by --join_lines)" if format == "wrapped" else format
         counts = {self.num_return_sequences, self.n_best}
         is_sampled = self.samples or self.seed is not None
@@ -263,9 +269,9 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
                 raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
 
     def _check_output(self, format: str) -> None:
-        row = FORMATS.get(format)
-        if row is None or format == "wrapped" or self.output is None:
-            return  # an unknown format is refused once the input is read
+        if format == "wrapped" or self.output is None:
+            return
+        row = FORMATS[format]
         ending = Path(self.output).suffix.lower()
         formats = {format, "text"} if row.is_text else {format}
         is_as_input = ending == Path(self.input or "").suffix.lower()

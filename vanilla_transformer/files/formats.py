@@ -8,6 +8,8 @@ here, a module of the extension `documents` and a test.
 from dataclasses import dataclass
 from typing import Literal
 
+from vanilla_transformer.errors import UserError
+
 _ZIPS = "zip_format:ZipDocument"
 _VALUES = "message_format:ValuesDocument"
 _TABLES = "table_format:TableDocument"
@@ -157,6 +159,17 @@ DOCUMENT_ENDINGS = {
 }
 TABLE_FORMATS = [name for name, row in FORMATS.items() if row.reader == _TABLES]
 DOCUMENT_FORMATS = [name for name, row in FORMATS.items() if row.reader]
+
+
+def document_format(name: str) -> Format:
+    """Return a format of documents.
+
+    Raises:
+        UserError: There is none of this name.
+    """
+    if name not in DOCUMENT_FORMATS:
+        raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {name!r}.")
+    return FORMATS[name]
 
 
 def corpus_endings(corpus: str) -> list[str]:

@@ -495,6 +495,7 @@ MISTAKES = {
         "With --alternatives there is one search for each."
     ),
     "translate no/model --format pdf --input a.en": "`format` must be one of html, xml",
+    "translate no/model --format android --input no.xml": "`format` must be one of html, xml",
     "translate no/model --input theirs.html --output o.json": (
         "format of the input, html, but the name o.json is one of another format"
     ),

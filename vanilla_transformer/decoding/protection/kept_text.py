@@ -23,7 +23,8 @@ _ENDS_WORD = regex.compile(rf"(?!\b\p{{Hebrew}}$){_LETTER}\p{{M}}*$")
 _JOINED_AFTER, _JOINED_BEFORE = regex.compile(r"\w|['’]\w"), regex.compile(r"(?r)(?:\w|\w['’])\Z")
 # Quotation marks and brackets, with which a text may end that begins with one
 QUOTATION_MARKS = {"'": "'", '"': '"', "‘": "’", "“": "”", "„": "“”", "‚": "‘’", "«": "»"}
-PAIRS = QUOTATION_MARKS | {"»": "«", "‹": "›", "›": "‹", "「": "」", "『": "』", "(": ")", "[": "]"}
+PAIRS = QUOTATION_MARKS | {"»": "«", "‹": "›", "›": "‹", "「": "」", "『": "』", "《": "》"}
+PAIRS |= {"〈": "〉", "(": ")", "[": "]", "（": "）", "［": "］", "【": "】"}
 _MARKS = regex.escape("".join([*PAIRS, *PAIRS.values()]), special_only=False)
 _MARK_BEFORE = regex.compile(rf"(?r)[{_MARKS}]\s?+\Z")
 _MARK_AFTER = regex.compile(rf"\s?+[{_MARKS}]")

@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, fin
 from vanilla_transformer.decoding.sentences import Sentence, TranslateSentences
 from vanilla_transformer.decoding.translations import Translation
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.files.formats import DOCUMENT_FORMATS, FORMATS, TABLE_FORMATS, Format
+from vanilla_transformer.files.formats import FORMATS, TABLE_FORMATS, Format, document_format
 from vanilla_transformer.files.inputs import STDIN, open_input
 from vanilla_transformer.files.text_files import ZIP, decode_document, decompress
 from vanilla_transformer.machine.imports import requires_extra
@@ -71,9 +71,7 @@ def parse_document(
     """Return the document of a text, of its existing translation with what that lacks, or of what
     changed since a previous version.
     """
-    if format not in DOCUMENT_FORMATS:
-        raise UserError(f"`format` must be one of {', '.join(DOCUMENT_FORMATS)}, got {format!r}.")
-    row = FORMATS[format]
+    row = document_format(format)
     if existing is not None:
         return _fill_document(text, row, direction, existing, columns, previous)
     if previous:

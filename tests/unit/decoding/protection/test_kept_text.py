@@ -88,7 +88,7 @@ def test_quotation_marks_belong_to_the_text_directly_in_them(text, kept, quoted)
 
 
 def test_marks_of_other_languages_are_around_a_text():
-    for text in ("„x“", "« x »", "「x」", "(x)", "'x'"):
+    for text in ("„x“", "« x »", "「x」", "(x)", "'x'", "（x）"):
         assert is_in_marks(text, text.index("x"), text.index("x") + 1)
     for text in ("x", "'x", "x'", "a x b"):
         assert not is_in_marks(text, text.index("x"), text.index("x") + 1)

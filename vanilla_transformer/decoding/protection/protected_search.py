@@ -98,11 +98,12 @@ class _Protected:
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self._places = kept
         self.shown = sentence._replace(kept=kept)
+        self._written = self._kept_texts
         if masks or stand_ins:
             text, self._places = mask(sentence.text, kept, masks or stand_ins)
-            draft = sentence.draft and _mask_draft(
-                sentence.draft, self._kept_texts, masks or stand_ins
-            )
+            draft = sentence.draft
+            if draft is not None:
+                draft = self._mask_draft(draft, masks or stand_ins)
             self.shown = sentence._replace(text=text, tokens=(), kept=self._places, draft=draft)
         self.shown_texts = _texts_at(self.shown.text, self._places)
         self._stand_ins = {*stand_ins} - {*self._kept_texts}
@@ -111,6 +112,35 @@ class _Protected:
         gaps = zip(edges[::2], edges[1::2], strict=True)
         letters = [_LETTER.search(self._source, low, high) for low, high in gaps]
         self.is_kept = not any(letters)
+
+    def _mask_draft(self, draft: Draft, masks: Sequence[str]) -> Draft:
+        """Return a draft with masks instead of the texts that must survive, or as it is if it has
+        others.
+
+        Where quotation marks belong to a text, the ones of the draft do, and are written.
+        """
+        texts = _texts_at(self._source, self._unquoted)
+        source, _ = self._mask_text(draft.source, texts, masks)
+        text, written = self._mask_text(draft.text, texts, masks)
+        self._written = written or self._kept_texts
+        return draft._replace(text=text, source=source)
+
+    def _mask_text(
+        self, text: str, texts: Sequence[str], masks: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """Return a text with masks, and what they replace; nothing if it has not all texts."""
+        spans = locate(texts, text)
+        if not spans:
+            return text, []
+        order = sorted(range(len(spans)), key=spans.__getitem__)
+        in_order = [spans[index] for index in order]
+        quoted = dict(zip(order, add_quotation_marks(text, in_order), strict=True))
+        for index, span in enumerate(self._kept):
+            if span != self._unquoted[index]:
+                spans[index] = quoted[index]
+        ordered_masks = [masks[index] for index in order]
+        masked, _ = mask(text, sorted(spans), ordered_masks)
+        return masked, _texts_at(text, spans)
 
     def around(self) -> list[Sentence]:
         """Return the sentences between the text that must survive."""
@@ -136,14 +166,15 @@ class _Protected:
             if text:
                 yield self._source.index(text, start), text, is_kept
 
-    def _link(self, index: int, target_start: int) -> Link:
+    def _link(self, index: int, written: str, target_start: int) -> Link:
         """Return the link of a text that is kept with itself, without quotation marks around it.
 
         Args:
-            target_start: Start of the text, with its quotation marks, in the translation.
+            written: The text in the translation, with its quotation marks.
+            target_start: Its place there.
         """
         start, end = self._unquoted[index]
-        target_start += start - self._kept[index][0]
+        target_start += written.index(self._source[start:end])
         return Link(start, end, target_start, target_start + end - start, 1.0)
 
     def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
@@ -189,7 +220,7 @@ class _Protected:
             leads.append(len(spaced.rstrip()) - len(gap.rstrip()))
             start += len(spaced)
             if right is not None:
-                pieces.append(self._kept_texts[right])
+                pieces.append(self._written[right])
                 moved.append((start, start := start + len(pieces[-1])))
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
@@ -207,7 +238,8 @@ class _Protected:
                 apart.append(link)
         source_shifts = _shifts(zip(self._places, self._kept, strict=True))
         links = _move(apart, source_shifts, target_shifts)
-        links += [self._link(index, targets[index][0]) for index in order]
+        for index in order:
+            links.append(self._link(index, self._written[index], targets[index][0]))
         links.sort(key=lambda link: (link.target_start, link.source_start))
         replaced = list(zip(shown_spans, moved, strict=True))
         tokens = move_tokens(translation.tokens, shown, text, replaced)
@@ -309,7 +341,7 @@ class _Protected:
         for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
-                link = self._link(kept_at[start], start).shift(-start, -start)
+                link = self._link(kept_at[start], text, 0).shift(-start, 0)
                 answer = answer._replace(alignment=[link])
             elif _LETTER.search(text):
                 answer = next(answers)
@@ -347,17 +379,6 @@ class _Protected:
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
     return [text[start:end] for start, end in places]
-
-
-def _mask_draft(draft: Draft, texts: Sequence[str], masks: Sequence[str]) -> Draft:
-    """Return a draft with masks instead of the texts that must survive, or as it is if it has
-    others.
-    """
-    masked = list[str]()
-    for text in draft.text, draft.source:
-        in_order = sorted(zip(locate(texts, text) or (), masks, strict=False))
-        masked.append(mask(text, *zip(*in_order, strict=True))[0] if in_order else text)
-    return draft._replace(text=masked[0], source=masked[1])
 
 
 def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from vanilla_transformer.decoding.protection.stand_ins import (
     find_forms,
     probe_stand_ins,
 )
-from vanilla_transformer.decoding.sentences import Sentence, ignore
+from vanilla_transformer.decoding.sentences import Draft, Sentence, ignore
 from vanilla_transformer.decoding.translations import Link, Translation
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
@@ -149,6 +149,31 @@ def test_name_stands_in_for_quotation_marks_that_the_model_loses():
     answer, read = search("'{a}' and “{b}” ran.", "Tom und „Maria“.", words=words)
     assert read == ["Tom and “Maria” ran."]
     assert answer == "'{a}' und „{b}“."
+
+
+@pytest.mark.parametrize(
+    ("draft", "read", "written"),
+    [
+        ("Der Hund „{a}“ lief.", "Der Hund Maria lief.", "„{a}“"),
+        ("Der Hund {a} lief.", "Der Hund Maria lief.", "{a}"),
+        ("Der Hund lief.", "Der Hund lief.", "'{a}'"),
+    ],
+)
+def test_quotation_marks_are_the_ones_of_a_draft(draft, read, written):
+    drafts = []
+
+    def decode(sentences, options, report):
+        drafts.extend(sentence.draft for sentence in sentences)
+        return [[Translation("Der Hund Maria lief.")] for _ in sentences]
+
+    words = WORDS._replace(names=("Maria",), quotation_marks=())
+    protected = ProtectedSearch(decode, TranslationOptions(), stand_ins=lambda: words)
+    sentence = Sentence("The dog '{a}' ran.", "", [1], draft=Draft(draft, 0.0))
+    ((answer,),) = protected([sentence], ignore)
+    assert answer.text == f"Der Hund {written} lief."
+    start = answer.text.index("{a}")
+    assert answer.alignment == [Link(9, 12, start, start + 3, 1.0)]
+    assert [draft.text for draft in drafts] == [read]
 
 
 def test_texts_change_places_as_links_say():

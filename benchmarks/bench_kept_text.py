@@ -24,8 +24,10 @@ from benchmarks.harness import BenchmarkArguments, read_arguments, write_report
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 
-KINDS = ("{name}", "<name>", "`code`", "%s", "%d", "https://www.example.org/a/b.html", ":term:")
-IN_QUOTATION_MARKS = ("'{name}'", '"{name}"', "“%s”")
+KINDS = (
+    *("{name}", "<name>", "`code`", "%s", "%d", "https://www.example.org/a/b.html", ":term:"),
+    *("'{name}'", '"{name}"', "“%s”"),
+)
 _NEIGHBORS = re.compile(r"([^\W\d_]+)?[^\w{}<>`%:]*\0[^\w{}<>`%:]*([^\W\d_]+)?")
 
 
@@ -77,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         return [answer["translation_text"] for answer in answers], seconds
 
     rows = []
-    for kind in (*KINDS, *IN_QUOTATION_MARKS):
+    for kind in KINDS:
         word = r"(?<![\d.,:])\d+(?![.,:]?\d)" if kind == "%d" else options.name
         chosen = sentences_with(word, pairs)[: options.count]
         rows.append(measure(kind, word, chosen, words, options, timed))

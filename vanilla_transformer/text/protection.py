@@ -52,6 +52,7 @@ _CONVERSION = (
 )
 # Units that programs write at a placeholder. An s after the field of a name is an ending.
 UNIT = rf"(?:[dhkmwxBKM]|(?<=[df\d])y|(?<=d|[Ss](?:ecs?|econds?)\}})s|px|ms)(?!{_LETTER})"
+# The end of a placeholder that may be a number
 _ENDS_IN_NUMBER = r"(?<=[^%\s]\}|%(?:\d{1,2}\$)?(?:\.\d)?l{0,2}[dfs@]|%L?\d)"
 PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
 # A pair of quotation marks of ICU hides braces.

@@ -93,7 +93,8 @@ class _Protected:
         quoted = add_quotation_marks(sentence.text, kept)
         kept = add_quotation_marks(sentence.text, kept, copied)
         self._kept = kept
-        self._is_in_marks = [span != whole for span, whole in zip(kept, quoted, strict=True)]
+        # Whether the model has to write marks around a text
+        self._needs_marks = [span != whole for span, whole in zip(kept, quoted, strict=True)]
         self._kept_texts = _texts_at(self._source, kept)
         self._is_formatted = any(map(SIGN.search, self._kept_texts))
         self._places = kept
@@ -103,7 +104,8 @@ class _Protected:
             text, self._places = mask(sentence.text, kept, masks or stand_ins)
             draft = sentence.draft
             if draft is not None:
-                draft = self._mask_draft(draft, masks or stand_ins)
+                draft, written = self._mask_draft(draft, masks or stand_ins)
+                self._written = written or self._kept_texts
             self.shown = sentence._replace(text=text, tokens=(), kept=self._places, draft=draft)
         self.shown_texts = _texts_at(self.shown.text, self._places)
         self._stand_ins = {*stand_ins} - {*self._kept_texts}
@@ -113,17 +115,16 @@ class _Protected:
         letters = [_LETTER.search(self._source, low, high) for low, high in gaps]
         self.is_kept = not any(letters)
 
-    def _mask_draft(self, draft: Draft, masks: Sequence[str]) -> Draft:
-        """Return a draft with masks instead of the texts that must survive, or as it is if it has
-        others.
+    def _mask_draft(self, draft: Draft, masks: Sequence[str]) -> tuple[Draft, list[str]]:
+        """Return a draft with masks instead of the texts that must survive, and what they replace;
+        the draft as it is, and nothing, if it has others.
 
-        Where quotation marks belong to a text, the ones of the draft do, and are written.
+        Where quotation marks belong to a text, the ones of the draft do.
         """
         texts = _texts_at(self._source, self._unquoted)
         source, _ = self._mask_text(draft.source, texts, masks)
         text, written = self._mask_text(draft.text, texts, masks)
-        self._written = written or self._kept_texts
-        return draft._replace(text=text, source=source)
+        return draft._replace(text=text, source=source), written
 
     def _mask_text(
         self, text: str, texts: Sequence[str], masks: Sequence[str]
@@ -226,7 +227,7 @@ class _Protected:
         if not self._is_whole(text, targets):
             return None
         for index, target in targets.items():
-            if self._is_in_marks[index] and not is_in_marks(text, *target):
+            if self._needs_marks[index] and not is_in_marks(text, *target):
                 return None
         target_shifts = []
         for (_, old), (_, new), lead in zip(shown_spans, moved, leads[1:], strict=True):
